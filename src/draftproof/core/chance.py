@@ -1,0 +1,121 @@
+"""Keyed randomness: a number depends on what it is for, never on how many numbers were drawn before.
+
+Draft, acceptance and replacement draws are keyed by (seed, sample, committed length at the start of the round, purpose, node);
+target draws (plain decoding and the rule `match`) by (seed, sample, absolute position). Keys therefore never repeat along a
+path, a run replays from its seed, and `match` emits the very tokens plain decoding would.
+
+The generator is Threefry-2x32 with 20 rounds (Salmon et al., SC 2011): additions, rotations and exclusive ors only, so plain
+integers, NumPy and torch give the same bits. `core/enumerate.py` holds the source that walks every outcome instead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Protocol
+
+from array_api_compat import array_namespace, device
+
+from draftproof.core.laws import inverse_cdf
+from draftproof.core.records import Array
+
+Scalar = int | Array
+"""An int, or a 0-d integer array still on its device; `int()` it once, at the end, so that a round waits for it once."""
+
+_MASK = 0xFFFFFFFF
+_ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)
+_PARITY = 0x1BD11BDA
+
+
+class Purpose(IntEnum):
+    """What a draw is for. TARGET is keyed by absolute position, all others by the round."""
+
+    TARGET = 0
+    DRAFT = 1
+    ACCEPT = 2
+    REPLACEMENT = 3
+
+
+class Chance(Protocol):
+    """The only door through which randomness enters rules and drafters, for one round of one sample."""
+
+    def bernoulli(self, probability: float, purpose: Purpose, node: int) -> bool:
+        """True with `probability`; never at 0, always at 1."""
+
+    def draw(self, law: Array, purpose: Purpose, node: int) -> Scalar:
+        """A token from `law` [vocab] (need not be normalised); never one of probability zero."""
+
+    def draw_target(self, law: Array, depth: int) -> Scalar:
+        """A token of the target's own, `depth` positions after the start of the round, keyed by absolute position."""
+
+    def first_failure(self, probabilities: Array, purpose: Purpose) -> Scalar:
+        """Index of the first failing trial among `probabilities` [n], trial i keyed by node i; n when none fails."""
+
+    def last_success(self, probabilities: Array, purpose: Purpose) -> Scalar:
+        """1 + index of the last succeeding trial among `probabilities` [n]; 0 when none succeeds."""
+
+
+def threefry2x32(key: tuple[int, int], counter: tuple[int, int]) -> tuple[int, int]:
+    """Two 32-bit words for a 2x32-bit key and counter (Random123's threefry2x32-20)."""
+    schedule = (key[0], key[1], key[0] ^ key[1] ^ _PARITY)
+    x0, x1 = (counter[0] + key[0]) & _MASK, (counter[1] + key[1]) & _MASK
+    for r in range(20):
+        x0 = (x0 + x1) & _MASK
+        rotation = _ROTATIONS[r % 8]
+        x1 = (((x1 << rotation) | (x1 >> (32 - rotation))) & _MASK) ^ x0
+        if r % 4 == 3:
+            step = r // 4 + 1
+            x0 = (x0 + schedule[step % 3]) & _MASK
+            x1 = (x1 + schedule[(step + 1) % 3] + step) & _MASK
+    return x0, x1
+
+
+def unit_interval(words: tuple[int, int]) -> float:
+    """53 of the 64 bits as a double in [0, 1)."""
+    return ((words[0] >> 5) * 67108864 + (words[1] >> 6)) / 9007199254740992.0
+
+
+def stream_key(seed: int, sample: int) -> tuple[int, int]:
+    """The Threefry key of one sample: `seed` (64 bits) and the sample index, mixed so that neighbours share nothing."""
+    seed_words = (seed & _MASK, (seed >> 32) & _MASK)
+    return threefry2x32(seed_words, (sample & _MASK, (sample >> 32) & _MASK))
+
+
+@dataclass(frozen=True)
+class KeyedChance:
+    """Chance of one round: `key` from `stream_key`, `start` the committed length when the round began."""
+
+    key: tuple[int, int]
+    start: int
+
+    def uniform(self, purpose: Purpose, node: int) -> float:
+        base = self.start + node if purpose is Purpose.TARGET else self.start
+        tail = 0 if purpose is Purpose.TARGET else node + 1
+        return unit_interval(threefry2x32(self.key, (base & _MASK, (purpose << 24) | tail)))
+
+    def bernoulli(self, probability: float, purpose: Purpose, node: int) -> bool:
+        return self.uniform(purpose, node) < float(probability)
+
+    def draw(self, law: Array, purpose: Purpose, node: int) -> Scalar:
+        return inverse_cdf(law, self.uniform(purpose, node))
+
+    def draw_target(self, law: Array, depth: int) -> Scalar:
+        return self.draw(law, Purpose.TARGET, depth)
+
+    def first_failure(self, probabilities: Array, purpose: Purpose) -> Scalar:
+        xp = array_namespace(probabilities)
+        failures = self._uniforms(probabilities, purpose) >= probabilities
+        end = xp.ones(1, dtype=xp.bool, device=device(probabilities))
+        return xp.argmax(xp.astype(xp.concat([failures, end]), xp.int8))
+
+    def last_success(self, probabilities: Array, purpose: Purpose) -> Scalar:
+        xp = array_namespace(probabilities)
+        successes = self._uniforms(probabilities, purpose) < probabilities
+        places = xp.arange(probabilities.shape[0] + 1, device=device(probabilities))
+        start = xp.ones(1, dtype=xp.bool, device=device(probabilities))
+        return xp.max(xp.where(xp.concat([start, successes]), places, xp.zeros_like(places)))
+
+    def _uniforms(self, probabilities: Array, purpose: Purpose) -> Array:
+        xp = array_namespace(probabilities)
+        values = [self.uniform(purpose, node) for node in range(probabilities.shape[0])]
+        return xp.asarray(values, dtype=xp.float64, device=device(probabilities))

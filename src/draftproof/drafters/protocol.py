@@ -1,0 +1,70 @@
+"""The narrow waist towards drafters: anything that proposes tokens.
+
+A `Drafter` is made once (weights, stores); `open` gives the state of one request. Requests share nothing unless a shared
+store was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Hashable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from draftproof.core.params import SamplingParams
+from draftproof.core.pipeline import LawPipeline
+from draftproof.core.records import Observation
+from draftproof.models.protocol import LanguageModel, Output, Step
+
+if TYPE_CHECKING:
+    from draftproof.drafters.builder import DraftBuilder
+
+Proposal = Generator[Step, Output, None] | None
+"""What `propose` returns: nothing, or a generator that yields the forward passes it needs and is sent their outputs."""
+
+
+@dataclass(frozen=True)
+class Wants:
+    """What a drafter needs back from the target's passes: hidden layers by id, and this many top ids of every row."""
+
+    hidden: tuple[int, ...] = ()
+    top_ids: int = 0
+
+
+@dataclass(frozen=True)
+class Request:
+    """One sequence to be generated, as a drafter sees it. `laws` turns the drafter's own logits into its law under the same
+    parameters; `target` is there for methods that share its weights."""
+
+    prompt: tuple[int, ...]
+    params: SamplingParams
+    laws: LawPipeline
+    target: LanguageModel
+    sample: int = 0
+
+
+class DraftSession(Protocol):
+    """A drafter's state for one request."""
+
+    def propose(self, context: Sequence[int], draft: DraftBuilder) -> Proposal:
+        """Add tokens that may follow `context` (all committed tokens, the pending one last) through `draft`.
+
+        Called only when `draft.room > 0`. A generator when forwards are needed: `output = yield Step(session, tokens)`."""
+
+    def observe(self, seen: Observation) -> None:
+        """Told after the prompt and after every round what the target has read and how the round ended."""
+
+    def state_key(self) -> Hashable:
+        """Equal keys mean equal future behaviour on equal contexts; what the enumerator memoises on."""
+
+    def close(self) -> None:
+        """Free what the session holds. Idempotent."""
+
+
+class Drafter(Protocol):
+    """name: as in `speculative_config["method"]`. wants: see `Wants`."""
+
+    name: str
+    wants: Wants
+
+    def open(self, request: Request) -> DraftSession:
+        """The state for one request; called once per sequence."""
