@@ -1,0 +1,29 @@
+"""`match`: draw from the target, and go on while the draw is among the drafted candidates.
+
+Exact for any draft that does not look at the coins, because every emitted token is the target's own draw (the verification
+loop of llama.cpp; greedy verification is the case of a one-hot law). Accepts a sampled draft with probability sum p*q, less
+than the token rule's sum min(p, q), but for fixed candidates it is optimal: sum of p over them. Draws are keyed by
+position, so the text for a seed is plain decoding's whatever the drafter. Does not read draft laws.
+"""
+
+from __future__ import annotations
+
+from draftproof.core.chance import Chance
+from draftproof.core.records import ROOT, Draft, Selection, Verdict
+from draftproof.core.rules.protocol import TargetLaws
+
+
+class Match:
+    name = "match"
+    lossless = True
+    trees = True
+    selections: frozenset[Selection] = frozenset({"fixed", "iid", "without_replacement", "top_k_plus_one"})
+
+    def verify(self, draft: Draft, target_laws: TargetLaws, chance: Chance) -> Verdict:
+        path: list[int] = []
+        while True:
+            token = int(target_laws.draw(path[-1] if path else ROOT, chance))
+            child = draft.child(path[-1] if path else ROOT, token)
+            if child is None:
+                return Verdict(tuple(path), token)
+            path.append(child)

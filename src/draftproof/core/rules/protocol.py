@@ -1,0 +1,39 @@
+"""What a verification rule is: it sees a draft and the target's laws, and decides what is kept.
+
+A rule must return the target's law exactly, position by position or as a block, for every draft whose selection it accepts;
+`lossless` says whether it does. Chance enters only through the `Chance` it is handed, so the enumerator can walk every outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from draftproof.core.chance import Chance, Scalar
+from draftproof.core.records import Array, Draft, Selection, Verdict
+
+
+class TargetLaws(Protocol):
+    """The target's laws after each node of one draft, processed lazily: only visited nodes cost anything."""
+
+    def row(self, node: int) -> Array:
+        """The law [vocab] of the token after `node` (`ROOT`: after the pending token)."""
+
+    def rows(self, nodes: Sequence[int]) -> Array:
+        """The laws [len(nodes), vocab] after several nodes."""
+
+    def draw(self, node: int, chance: Chance) -> Scalar:
+        """The target's own token after `node`, the one plain decoding would draw at that position."""
+
+
+class Rule(Protocol):
+    """name: as in `--rule`. lossless: the output law is the target's. selections: kinds of draft it may verify. trees: whether
+    it takes drafts that branch."""
+
+    name: str
+    lossless: bool
+    selections: frozenset[Selection]
+    trees: bool
+
+    def verify(self, draft: Draft, target_laws: TargetLaws, chance: Chance) -> Verdict:
+        """Decide one draft. The verdict's path starts at a first-level node; its token follows the last accepted one."""

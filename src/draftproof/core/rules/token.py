@@ -1,0 +1,55 @@
+"""`token`: accept each draft with min(1, target/draft), replace the first rejected one from the residual.
+
+Leviathan, Kalman, Matias (2211.17192) and Chen et al. (2302.01318). One position emits x with probability
+min(p, q)(x) + (1 - sum min(p, q)) * (p - q)_+(x) / sum (p - q)_+ = p(x); positions chain. A fixed draft is a one-hot draft
+law: acceptance p(x), residual p without x. The bonus is the residual against a draft law of zero, so one line draws both.
+"""
+
+from __future__ import annotations
+
+from array_api_compat import array_namespace, device
+
+from draftproof.core.chance import Chance, Purpose, Scalar
+from draftproof.core.laws import residual
+from draftproof.core.records import ROOT, Array, Draft, Selection, Verdict
+from draftproof.core.rules.protocol import TargetLaws
+
+
+class Token:
+    name = "token"
+    lossless = True
+    trees = False
+    selections: frozenset[Selection] = frozenset({"fixed", "iid", "without_replacement"})
+
+    def verify(self, draft: Draft, target_laws: TargetLaws, chance: Chance) -> Verdict:
+        if not draft.tokens:
+            return Verdict((), int(target_laws.draw(ROOT, chance)))
+        laws = target_laws.rows((ROOT, *range(len(draft))))
+        stop = chance.first_failure(accept_probabilities(draft, laws), Purpose.ACCEPT)
+        token = chance.draw(replacement_law(draft, laws, stop), Purpose.REPLACEMENT, 0)
+        return Verdict(tuple(range(int(stop))), int(token))
+
+
+def accept_probabilities(draft: Draft, laws: Array) -> Array:
+    """min(1, target/draft) at each drafted token of a chain [len(draft)], float64; `laws` [len(draft) + 1, vocab].
+
+    A trial succeeds iff u < ratio with u in [0, 1): strict, so a token the target forbids is never accepted."""
+    xp = array_namespace(laws)
+    target = xp.astype(xp.stack([laws[i, token] for i, token in enumerate(draft.tokens)]), xp.float64)
+    if draft.selection == "fixed":
+        return target
+    drawn = xp.stack([draft.laws[parent][token] for parent, token in zip(draft.parents, draft.tokens, strict=True)])
+    return xp.clip(target / xp.astype(drawn, xp.float64), max=1.0)
+
+
+def replacement_law(draft: Draft, laws: Array, stop: Scalar) -> Array:
+    """What follows `stop` accepted drafts: the residual [vocab] there, or the target's own law after the last draft."""
+    xp = array_namespace(laws)
+    where = {"device": device(laws)}
+    target = laws[stop]
+    if draft.selection == "fixed":
+        rejected = xp.asarray((*draft.tokens, -1), **where)[stop]
+        allowed = xp.arange(target.shape[0], **where) != rejected
+        return residual(target, xp.where(allowed, xp.zeros_like(target), target))
+    draft_laws = [draft.laws[parent] for parent in draft.parents]
+    return residual(target, xp.stack([*draft_laws, xp.zeros_like(draft_laws[0])])[stop])
