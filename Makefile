@@ -1,0 +1,68 @@
+# Every chore is one command, and each one makes what it needs; `make help` lists them.
+# The environment is .venv. On a machine where pip finds several builds of torch, choose with TORCH_INDEX (docs/dependencies.md).
+PYTHON ?= python3
+TORCH_INDEX ?=
+WORKERS ?= 2
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.stamp
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+TORCH := $(shell grep '^torch==' requirements/ci.txt)
+
+# One thread a process: the tests' models are tiny, and threads that wait for each other cost more than they bring.
+TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
+
+# The demonstration, in this one place: the default model, one prompt, plain and speculative decoding side by side.
+DEMO_PROMPT := Rewrite this function with type hints: def area(width, height): return width * height
+DEMO = $(BIN)/draftproof generate --compare --method ngram -k 8 --temperature 0 --max-tokens 96 "$(DEMO_PROMPT)"
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test proof check format bench docs clean
+
+help:  ## show this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+setup: $(STAMP)  ## create .venv with the exact versions of requirements/ci.txt and this package, editable
+
+# pip is pinned because newer ones ignore caps on versions in isolated build environments; for the same reason the package is
+# built without isolation, by the setuptools that is pinned like everything else. torch goes first, alone, so that no other
+# package can ask for another build of it.
+$(STAMP): pyproject.toml requirements/ci.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "the pinned environment needs Python 3.11 or later: make setup PYTHON=python3.12")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) pip==26.1
+	$(PIP) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) $(TORCH)
+	$(PIP) --requirement requirements/ci.txt
+	$(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: $(STAMP)  ## load a real model and generate the same text plainly and speculatively
+	$(BIN)/draftproof pull
+	$(DEMO)
+
+test: $(STAMP)  ## run the test suite (no downloads, under ten minutes on two cores)
+	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS)
+
+proof: $(STAMP)  ## sum the exact law of the whole decode loop over the full product of cases
+	$(TEST_ENV) $(BIN)/python -m pytest tests/exact -n $(WORKERS) -m proof
+
+check: $(STAMP) docs  ## formatting, lint, types, the direction of imports, sizes of files and functions
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python tools/check_sizes.py
+
+format: $(STAMP)  ## rewrite the sources as `check` wants them
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+docs: $(STAMP)  ## check that the pages agree with the tree: links, named files, make targets, folders
+	$(BIN)/python tools/check_docs.py
+
+bench: $(STAMP)  ## measure the default model, plain against speculative, and print the figures as JSON
+	$(BIN)/draftproof pull
+	$(DEMO) --json
+
+clean:  ## remove what the commands above made, the environment included
+	rm -rf $(VENV) build dist out site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

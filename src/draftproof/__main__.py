@@ -1,0 +1,7 @@
+"""`python -m draftproof` is the command `draftproof`."""
+
+from __future__ import annotations
+
+from draftproof.cli.main import main
+
+main()

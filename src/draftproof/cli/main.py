@@ -1,0 +1,144 @@
+"""The command `draftproof`: one verb a module, imported only when it is chosen.
+
+`draftproof --help` therefore loads no model library. A verb lives in `cli/<verb>.py`, which has `register(app)`; it is listed
+here with its line of help, and shown only when its module exists.
+
+Exit codes: 0 done; 1 a negative verdict (`audit` found a fault); 2 wrong usage, told in one sentence on standard error;
+130 interrupted; 141 when whoever read standard output went away, as the shell reports it for any command.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command, get_group
+
+from draftproof import __version__
+from draftproof.errors import DraftproofError, UsageError
+
+PROGRAM = "draftproof"
+
+VERBS = {
+    "generate": "Generate text from a prompt, plainly or speculatively, or both side by side.",
+    "pull": "Fetch the default model and keep it in the cache.",
+    "audit": "Check that a decoder's output law is exactly its target's.",
+    "simulate": "Tell what a draft would bring, from acceptance and cost alone.",
+    "experiments": "Run the experiments on exactness and speed, and draw their figures.",
+}
+"""Verb -> its line in `draftproof --help`, in the order shown."""
+
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 128 + 2  # SIGINT
+EXIT_PIPE_CLOSED = 128 + 13  # SIGPIPE
+
+
+class LazyGroup(TyperGroup):
+    """A group whose commands are empty shells, good for listing, until one is chosen."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Put the real command in the place of the shell, then choose as usual."""
+        verb = args[0]
+        if verb in self.commands:
+            self.commands[verb] = load_verb(verb)
+        elif not verb.startswith("-"):
+            raise UsageError(unknown_verb(verb, list(self.commands)))
+        return super().resolve_command(ctx, args)
+
+
+def available_verbs() -> dict[str, str]:
+    """The verbs whose module exists, with their help; imports none of them."""
+    return {verb: text for verb, text in VERBS.items() if find_spec(f"draftproof.cli.{verb}")}
+
+
+def load_verb(verb: str) -> Any:
+    """Import `cli/<verb>.py` and return the command it registers under its own name."""
+    app = typer.Typer(add_completion=False)
+    import_module(f"draftproof.cli.{verb}").register(app)
+    return get_group(app).commands[verb]
+
+
+def unknown_verb(verb: str, known: Sequence[str]) -> str:
+    """The sentence for a verb that does not exist."""
+    near = get_close_matches(verb, known, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"the verbs are {', '.join(known)}"
+    return f"there is no verb {verb!r}; {hint}"
+
+
+def build_app() -> typer.Typer:
+    """The whole command line, with shells for verbs."""
+    app = typer.Typer(cls=LazyGroup, name=PROGRAM, add_completion=False, rich_markup_mode="rich")
+
+    @app.callback(help="Speculative decoding you can prove: faster text whose law is exactly the target model's.")
+    def options(
+        version: bool = typer.Option(
+            False, "--version", is_eager=True, callback=show_version, help="Show the version and exit."
+        ),
+    ) -> None:
+        del version  # its callback has done the work
+
+    for verb, text in available_verbs().items():
+        app.command(verb, help=text)(lambda: None)
+    return app
+
+
+def show_version(wanted: bool) -> None:
+    """Print the version and leave."""
+    if wanted:
+        typer.echo(f"{PROGRAM} {__version__}")
+        raise typer.Exit
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit code; every expected failure is one sentence on standard error."""
+    try:
+        code = invoke(list(arguments) or ["--help"])
+        sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except SystemExit as leaving:
+        if isinstance(leaving.__context__, BrokenPipeError):  # rich's way of taking a closed pipe
+            return EXIT_PIPE_CLOSED
+        raise
+    except BrokenPipeError:
+        # The interpreter flushes standard output once more when it ends; let that go nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_PIPE_CLOSED
+    except DraftproofError as error:
+        return complain(str(error))
+
+
+def invoke(arguments: list[str]) -> int:
+    """Parse and run. Not through typer's own `main`, which draws boxes around errors and takes closed pipes for failures."""
+    try:
+        with get_command(build_app()).make_context(PROGRAM, arguments) as context:
+            result = context.command.invoke(context)
+    except typer.Exit as finished:
+        return finished.exit_code
+    except typer.Abort:
+        return EXIT_INTERRUPTED
+    except Exception as error:
+        # typer carries its own copy of click in some versions and not in others; what wrong usage looks like is the same.
+        if not hasattr(error, "format_message"):
+            raise
+        return complain(error.format_message())
+    return result if isinstance(result, int) else 0
+
+
+def complain(message: str) -> int:
+    """Say what is wrong, on one line of standard error."""
+    print(f"{PROGRAM}: {' '.join(message.split())}", file=sys.stderr)
+    return EXIT_USAGE
+
+
+def main() -> NoReturn:
+    """Entry point of the console script."""
+    sys.exit(run(sys.argv[1:]))
