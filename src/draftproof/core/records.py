@@ -101,6 +101,7 @@ class Round:
     tokens, origins: what was emitted, cut at the stop. num_accepted_tokens: accepted drafts among them.
     reached: how many draft positions were verified before the round ended (accepted, plus the rejected one).
     overlaps: 1 - TV(target_law, draft_law) at each reached position of the path; empty when not computed.
+    reads_prompt: the target pass read (part of) the prompt too, so its time is not a round's.
     note: why the draft is shorter than asked, when a drafter or the budget has a reason to give.
     """
 
@@ -113,6 +114,7 @@ class Round:
     reached: int
     overlaps: tuple[float, ...] = ()
     num_invalid_draft_laws: int = 0
+    reads_prompt: bool = False
     note: str | None = None
     seconds: Seconds = field(default=Seconds(), compare=False)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from draftproof.core.params import SamplingParams
 from draftproof.core.pipeline import LawPipeline
-from draftproof.core.records import Observation
+from draftproof.core.records import Observation, Selection
 from draftproof.models.protocol import LanguageModel, Output, Step
 
 if TYPE_CHECKING:
@@ -61,9 +61,12 @@ class DraftSession(Protocol):
 
 
 class Drafter(Protocol):
-    """name: as in `speculative_config["method"]`. wants: see `Wants`."""
+    """name: as in `speculative_config["method"]`. selections: the kinds of draft it may build, so that a rule that cannot verify
+    them is refused before the first token. trees: whether its drafts may branch. wants: see `Wants`."""
 
     name: str
+    selections: frozenset[Selection]
+    trees: bool
     wants: Wants
 
     def open(self, request: Request) -> DraftSession:

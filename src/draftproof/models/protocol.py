@@ -66,13 +66,14 @@ class LanguageModel(Protocol):
     """A causal language model over `vocab_size` token ids.
 
     name: for messages. max_length: how many tokens a session can hold, None when unbounded. supports_trees: whether `extend`
-    takes parents that are not a chain.
+    takes parents that are not a chain. eos_token_ids: the ids that end its text, possibly none.
     """
 
     name: str
     vocab_size: int
     max_length: int | None
     supports_trees: bool
+    eos_token_ids: tuple[int, ...]
 
     def open(self) -> Session:
         """A new, empty session."""

@@ -1,0 +1,128 @@
+"""A source of chance that walks every outcome instead of drawing one: how exactness is proven here.
+
+`outcomes(run)` calls `run(chance)` once for every sequence of outcomes that has positive probability and yields
+(probability, result, keys used). A key may be consumed once along a path; a repeat raises `KeyRepeatedError`, because two draws
+from one key are not independent. With `share=True` a repeated key is instead followed through: what is known of its uniform
+is kept as an interval, so the biased law of a program that reuses keys comes out exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from draftproof.core.chance import Purpose, Scalar
+from draftproof.core.records import Array
+from draftproof.errors import KeyRepeatedError
+
+Key = tuple[int, int, int]
+Interval = tuple[float, float]
+Known = Mapping[Key, Interval]
+Result = TypeVar("Result")
+KeyFunction = Callable[[int, Purpose, int], Key]
+
+
+def round_key(start: int, purpose: Purpose, node: int) -> Key:
+    """The key `KeyedChance` uses: target draws by absolute position, all others by round and node."""
+    return (purpose, start + node, 0) if purpose is Purpose.TARGET else (purpose, start, node + 1)
+
+
+def position_key(start: int, purpose: Purpose, node: int) -> Key:
+    """A wrong one, for showing what it does: every draw keyed by absolute position alone."""
+    return (purpose, start + node, 0)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One way a run can go: its probability, and what it leaves known of every key it consumed."""
+
+    probability: float
+    known: Known
+
+
+@dataclass
+class EnumeratingChance:
+    """Follows `script` (indices of outcomes), then the first possible outcome at every further choice, noting the others."""
+
+    start: int
+    script: tuple[int, ...]
+    known: dict[Key, Interval]
+    share: bool
+    key: KeyFunction
+    probability: float = 1.0
+    taken: list[int] = field(default_factory=list)
+    siblings: list[tuple[int, ...]] = field(default_factory=list)
+
+    def bernoulli(self, probability: float, purpose: Purpose, node: int) -> bool:
+        return self._choose((float(probability),), purpose, node) == 0
+
+    def draw(self, law: Array, purpose: Purpose, node: int) -> Scalar:
+        weights = [float(mass) for mass in law.tolist()]
+        total = sum(weights)
+        bounds, running = [], 0.0
+        for weight in weights:
+            running += weight / total
+            bounds.append(running)
+        return self._choose(tuple(bounds), purpose, node, last=max(i for i, w in enumerate(weights) if w > 0))
+
+    def draw_target(self, law: Array, depth: int) -> Scalar:
+        return self.draw(law, Purpose.TARGET, depth)
+
+    def first_failure(self, probabilities: Array, purpose: Purpose) -> Scalar:
+        values = probabilities.tolist()
+        return next((i for i, p in enumerate(values) if not self.bernoulli(p, purpose, i)), len(values))
+
+    def last_success(self, probabilities: Array, purpose: Purpose) -> Scalar:
+        values = probabilities.tolist()
+        return max((i + 1 for i, p in enumerate(values) if self.bernoulli(p, purpose, i)), default=0)
+
+    def _choose(self, bounds: tuple[float, ...], purpose: Purpose, node: int, last: int | None = None) -> int:
+        """Which of the intervals cut by `bounds` the keyed uniform falls into; the rest of [0, 1) is one more outcome."""
+        key = self.key(self.start, purpose, node)
+        if key in self.known and not self.share:
+            raise KeyRepeatedError(f"key {purpose.name.lower()}, {key[1:]} was consumed twice on one path")
+        low, high = self.known.get(key, (0.0, 1.0))
+        pieces = _pieces(bounds, low, high, last)
+        turn = len(self.taken)
+        choice = self.script[turn] if turn < len(self.script) else pieces[0][0]
+        self.siblings.append(tuple(index for index, _, _ in pieces if index > choice))
+        index, left, right = next(piece for piece in pieces if piece[0] == choice)
+        self.probability *= (right - left) / (high - low)
+        self.known[key] = (left, right)
+        self.taken.append(index)
+        return index
+
+
+def _pieces(bounds: tuple[float, ...], low: float, high: float, last: int | None) -> list[tuple[int, float, float]]:
+    """(index, left, right) of the non-empty parts of [low, high) between 0, the bounds, and 1; draws end at index `last`."""
+    edges = [0.0, *bounds]
+    if last is None:
+        edges.append(1.0)
+    else:
+        edges = edges[: last + 1] + [1.0]
+    pieces = []
+    for index, (left, right) in enumerate(zip(edges, edges[1:], strict=False)):
+        left, right = max(left, low), min(right, high)
+        if right > left:
+            pieces.append((index, left, right))
+    return pieces
+
+
+def outcomes(
+    run: Callable[[EnumeratingChance], Result],
+    start: int,
+    known: Known | None = None,
+    *,
+    share: bool = False,
+    key: KeyFunction = round_key,
+) -> Iterator[tuple[Outcome, Result]]:
+    """Every way `run` can go when its round begins at committed length `start` and `known` keys are consumed already."""
+    pending: list[tuple[int, ...]] = [()]
+    while pending:
+        script = pending.pop()
+        chance = EnumeratingChance(start, script, dict(known or {}), share, key)
+        result = run(chance)
+        yield Outcome(chance.probability, chance.known), result
+        for turn in range(len(script), len(chance.taken)):
+            pending.extend((*chance.taken[:turn], other) for other in chance.siblings[turn])

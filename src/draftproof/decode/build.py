@@ -1,0 +1,75 @@
+"""From what the caller has (modules, models, drafters, a config) to a target and a drafter that fit each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from draftproof.decode.config import METHODS, SpeculativeConfig
+from draftproof.drafters.draft_model import DraftModel
+from draftproof.drafters.ngram import NGram
+from draftproof.drafters.protocol import Drafter
+from draftproof.errors import UsageError, VocabularyMismatchError
+from draftproof.models.protocol import LanguageModel
+
+_DRAFTER_MEMBERS = ("name", "selections", "trees", "wants", "open")
+
+
+def as_language_model(model: Any, tokenizer: Any = None, device: Any = None) -> LanguageModel:
+    """A LanguageModel as it is; a transformers module wrapped, moved to `device` if one is given."""
+    if hasattr(model, "extend_many"):
+        return model  # type: ignore[no-any-return]
+    if not hasattr(model, "forward"):
+        raise UsageError(f"a model is a transformers module or a LanguageModel, not {type(model).__name__}")
+    from draftproof.models.hf import HFModel
+
+    return HFModel(model if device is None else model.to(device), tokenizer)
+
+
+def make_drafter(
+    draft: Any, config: Mapping[str, Any] | SpeculativeConfig | None, target: LanguageModel, tokenizer: Any, device: Any
+) -> tuple[SpeculativeConfig, Drafter | None]:
+    """The completed config and its drafter; None for method "none"."""
+    if draft is not None and hasattr(draft, "open") and not hasattr(draft, "extend_many"):
+        return _own_drafter(draft, config)
+    if draft is not None and not isinstance(config, SpeculativeConfig):
+        config = {"method": "draft_model", "model": getattr(draft, "name", "draft model")} | dict(config or {})
+    if not isinstance(config, SpeculativeConfig):
+        config = SpeculativeConfig.from_dict(config)
+    if config.method == "none":
+        return config, None
+    if config.method == "ngram":
+        longest, shortest = config.lookup_range
+        return config, NGram(longest, shortest)
+    if draft is None:
+        raise UsageError('method "draft_model" needs a draft model: pass one, or use SpeculativeDecoder.from_pretrained')
+    model = as_language_model(draft, tokenizer, device)
+    check_vocabularies(target, model)
+    return config, DraftModel(model, config.draft_sample_method)  # type: ignore[arg-type]
+
+
+def _own_drafter(
+    draft: Any, config: Mapping[str, Any] | SpeculativeConfig | None
+) -> tuple[SpeculativeConfig, Drafter | None]:
+    """A drafter of the caller's: the config may only say length and rule."""
+    missing = [member for member in _DRAFTER_MEMBERS if not hasattr(draft, member)]
+    if missing:
+        raise UsageError(f"{type(draft).__name__} is not a Drafter: it lacks {', '.join(missing)} (see docs/add_a_drafter.md)")
+    settings = config if isinstance(config, SpeculativeConfig) else SpeculativeConfig.from_dict(config)
+    if settings.method != "none":
+        raise UsageError(f"method {settings.method!r} contradicts the drafter given ({draft.name!r}); leave the method out")
+    if isinstance(config, Mapping) and "num_speculative_tokens" in config:
+        return settings, draft
+    return replace(settings, num_speculative_tokens=settings.num_speculative_tokens or METHODS["draft_model"]), draft
+
+
+def check_vocabularies(target: LanguageModel, draft: LanguageModel) -> None:
+    """Refuse a draft model whose ids mean other tokens than the target's."""
+    target_tokenizer, draft_tokenizer = getattr(target, "tokenizer", None), getattr(draft, "tokenizer", None)
+    if target_tokenizer is not None and draft_tokenizer is not None:
+        from draftproof.models.vocabulary import check_same_tokens
+
+        check_same_tokens(target_tokenizer, draft_tokenizer, target.vocab_size, draft.vocab_size)
+    elif not hasattr(target, "module") and target.vocab_size != draft.vocab_size:
+        raise VocabularyMismatchError(f"the target has {target.vocab_size} tokens and the draft model {draft.vocab_size}")

@@ -1,0 +1,271 @@
+"""`SpeculativeDecoder`: the public face of decoding. `decoder.plain` is the same target without speculation, the oracle."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, overload
+
+from draftproof.core.chance import KeyedChance, stream_key
+from draftproof.core.params import SamplingParams
+from draftproof.core.pipeline import LawPipeline
+from draftproof.core.rules import RULES, Rule
+from draftproof.decode.config import SpeculativeConfig
+from draftproof.decode.generation import Generation
+from draftproof.decode.plain import PlainGeneration
+from draftproof.decode.prompts import Prompt, is_batch, prompt_ids
+from draftproof.decode.result import Completion, Piece, Result
+from draftproof.decode.samples import Sample, Sequenced
+from draftproof.decode.statistics import Statistics, statistics
+from draftproof.decode.stopping import Stopper
+from draftproof.decode.text import Detokenizer
+from draftproof.drafters.protocol import Drafter, Request
+from draftproof.errors import UsageError
+from draftproof.models.protocol import LanguageModel, Session
+
+if TYPE_CHECKING:
+    from draftproof.core.records import Round
+
+
+class Decoder:
+    """What plain and speculative decoding share: prompts, parameters, samples, results. Holds no state between calls."""
+
+    def __init__(self, target: LanguageModel, tokenizer: Any = None) -> None:
+        self.target, self.tokenizer = target, tokenizer
+
+    @overload
+    def generate(self, prompt: str, params: SamplingParams | None = None) -> Result: ...
+    @overload
+    def generate(self, prompt: Sequence[int], params: SamplingParams | None = None) -> Result: ...
+    @overload
+    def generate(self, prompt: Any, params: SamplingParams | None = None) -> Any: ...
+
+    def generate(self, prompt: Any, params: SamplingParams | None = None) -> Any:
+        """Generate for one prompt (a string, token ids or chat messages) -> Result, or for a list of prompts -> list[Result].
+
+        Without `params` the model's own generation config counts. Wrong input raises UsageError before any work."""
+        params = self._params(params)
+        if is_batch(prompt):
+            ids = [self._ids(one, params) for one in prompt]
+            return [self._generate(one, params) for one in ids]
+        return self._generate(self._ids(prompt, params), params)
+
+    def stream(self, prompt: Prompt, params: SamplingParams | None = None) -> Iterator[Piece]:
+        """Generate for one prompt, piece by piece. Closing the iterator ends the work and frees everything."""
+        params = self._params(params)
+        if is_batch(prompt):
+            raise UsageError("stream() takes one prompt; call it once for each")
+        return self._stream(self._ids(prompt, params), params)
+
+    def _generate(self, ids: tuple[int, ...], params: SamplingParams) -> Result:
+        session = self.target.open()
+        outputs: list[Completion] = []
+        prompt_logprobs = None
+        try:
+            for index in range(params.n):
+                generation = self._generation(session, ids, params, index, streams=False)
+                sample = self._sample(generation, params, index, None)
+                for _ in sample.run():
+                    pass
+                outputs.append(sample.completion(self._statistics(sample.rounds, params), params.logprobs is not None))
+                prompt_logprobs = prompt_logprobs or getattr(generation, "prompt_logprobs", None)
+        finally:
+            session.close()
+        assert params.seed is not None
+        return Result(ids, tuple(outputs), params.seed, tuple(prompt_logprobs) if prompt_logprobs else None)
+
+    def _stream(self, ids: tuple[int, ...], params: SamplingParams) -> Iterator[Piece]:
+        session = self.target.open()
+        try:
+            for index in range(params.n):
+                generation = self._generation(session, ids, params, index, streams=True)
+                yield from self._sample(generation, params, index, generation.stopper.detokenizer).pieces()
+        finally:
+            session.close()
+
+    def _sample(
+        self, generation: Sequenced, params: SamplingParams, index: int, detokenizer: Detokenizer | None
+    ) -> Sample:
+        return Sample(
+            generation,
+            index=index,
+            tokenizer=self.tokenizer,
+            detokenizer=detokenizer,
+            skip_special_tokens=params.skip_special_tokens,
+            stop_strings=() if params.include_stop_str_in_output else tuple(params.stop or ()),
+        )
+
+    def _params(self, params: SamplingParams | None) -> SamplingParams:
+        """Complete parameters: the model's defaults if none were given, a seed, strings turned into ids."""
+        if params is None:
+            config = getattr(self.target, "generation_config", None)
+            params = SamplingParams() if config is None else SamplingParams.from_generation_config(config)
+        if params.seed is None:
+            params = replace(params, seed=secrets.randbits(63))
+        if params.bad_words:
+            if self.tokenizer is None:
+                raise UsageError("bad_words needs a tokenizer; give bad_words_ids instead")
+            params = params.resolve(self.tokenizer)
+        if params.stop and self.tokenizer is None:
+            raise UsageError("stop strings need a tokenizer; give stop_token_ids instead")
+        return params
+
+    def _ids(self, prompt: Any, params: SamplingParams) -> tuple[int, ...]:
+        ids = prompt_ids(prompt, self.tokenizer, self.target.vocab_size)
+        if self.target.max_length is not None and len(ids) >= self.target.max_length:
+            raise UsageError(
+                f"the prompt has {len(ids)} tokens; {self.target.name} holds {self.target.max_length}, and one must be left to generate"
+            )
+        if params.max_tokens is None and self.target.max_length is None:
+            raise UsageError(f"max_tokens is needed: {self.target.name} has no context limit to stop at")
+        return ids
+
+    def _stopper(self, ids: Sequence[int], params: SamplingParams, streams: bool) -> Stopper:
+        room = None if self.target.max_length is None else self.target.max_length - len(ids)
+        limit = min(n for n in (params.max_tokens, room) if n is not None)
+        detokenizer = None
+        if self.tokenizer is not None and (streams or params.stop):
+            detokenizer = Detokenizer(self.tokenizer, skip_special_tokens=params.skip_special_tokens)
+        return Stopper(params, eos_token_ids=self.target.eos_token_ids, limit=limit, detokenizer=detokenizer)
+
+    def _pipeline(self, ids: Sequence[int], params: SamplingParams) -> LawPipeline:
+        return LawPipeline(
+            params,
+            num_prompt_tokens=len(ids),
+            vocab_size=self.target.vocab_size,
+            eos_token_ids=self.target.eos_token_ids,
+        )
+
+    def _generation(
+        self, session: Session, ids: tuple[int, ...], params: SamplingParams, index: int, streams: bool
+    ) -> Any:
+        raise TypeError("Decoder is the common part; use SpeculativeDecoder, or its .plain")
+
+    def _statistics(self, rounds: Sequence[Round], params: SamplingParams) -> Statistics:
+        return statistics(rounds)
+
+
+class PlainDecoder(Decoder):
+    """The target alone."""
+
+    def _generation(
+        self, session: Session, ids: tuple[int, ...], params: SamplingParams, index: int, streams: bool
+    ) -> PlainGeneration:
+        if params.prompt_logprobs is not None:
+            raise UsageError("prompt_logprobs is not available from plain decoding; the speculative decoder gives the same values")
+        session.rollback(min(session.length, len(ids) - 1))
+        return PlainGeneration(
+            session=session,
+            context=list(ids),
+            params=params,
+            pipeline=self._pipeline(ids, params),
+            stopper=self._stopper(ids, params, streams),
+            chance_at=partial(KeyedChance, stream_key(params.seed or 0, index)),
+        )
+
+
+class SpeculativeDecoder(Decoder):
+    """A target with a drafter.
+
+    draft_model: a transformers module, a LanguageModel, a Drafter of your own, or None. target_model: a transformers module or a
+    LanguageModel. tokenizer: None means ids in and ids out. device: where live modules are moved, None leaves them.
+    speculative_config: vLLM's keys, see `SpeculativeConfig`; with a `draft_model` object, "method" and "model" are implied.
+    """
+
+    def __init__(
+        self,
+        draft_model: Any,
+        target_model: Any,
+        tokenizer: Any = None,
+        device: Any = None,
+        *,
+        speculative_config: Mapping[str, Any] | SpeculativeConfig | None = None,
+    ) -> None:
+        from draftproof.decode.build import as_language_model, make_drafter
+
+        super().__init__(as_language_model(target_model, tokenizer, device), tokenizer)
+        self.config, self.drafter = make_drafter(draft_model, speculative_config, self.target, tokenizer, device)
+        self.rule = _fitting_rule(self.config, self.drafter)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        target: str,
+        *,
+        speculative_config: Mapping[str, Any] | None = None,
+        drafter: Drafter | None = None,
+        dtype: Any = "auto",
+        device: Any = "auto",
+        **options: Any,
+    ) -> SpeculativeDecoder:
+        """Load `target`, and the draft model if the config names one, by hub id, folder, GGUF file or short name.
+
+        options: `device_map`, `revision`, `trust_remote_code`, passed on to the target. The config is checked first."""
+        from draftproof.models.load import load_model
+
+        config = SpeculativeConfig.from_dict(speculative_config)
+        model = load_model(target, dtype=dtype, device=device, **options)
+        draft: Any = drafter
+        if config.method == "draft_model" and config.model is not None:
+            draft = load_model(config.model, dtype=dtype, device=device, revision=config.revision)
+        return cls(draft, model, model.tokenizer, speculative_config=config)
+
+    @property
+    def plain(self) -> PlainDecoder:
+        """Plain decoding with the same target."""
+        return PlainDecoder(self.target, self.tokenizer)
+
+    def _generation(
+        self, session: Session, ids: tuple[int, ...], params: SamplingParams, index: int, streams: bool
+    ) -> Generation:
+        session.rollback(min(session.length, len(ids) - 1))
+        pipeline = self._pipeline(ids, params)
+        length = self._draft_length(params)
+        if index > 0:
+            params = replace(params, prompt_logprobs=None)
+        drafting = self.drafter if length > 0 else None
+        return Generation(
+            session=session,
+            context=list(ids),
+            params=params,
+            pipeline=pipeline,
+            stopper=self._stopper(ids, params, streams),
+            rule=self._rule(params),
+            chance_at=partial(KeyedChance, stream_key(params.seed or 0, index)),
+            drafting=drafting.open(Request(ids, params, pipeline, self.target, index)) if drafting else None,
+            wants=drafting.wants if drafting else Generation.wants,
+            num_speculative_tokens=length,
+        )
+
+    def _rule(self, params: SamplingParams) -> Rule:
+        """At temperature 0 every lossless rule is `match`, which needs no laws."""
+        return RULES["match"] if params.temperature == 0 and self.rule.lossless else self.rule
+
+    def _draft_length(self, params: SamplingParams) -> int:
+        if self.drafter is None:
+            if params.num_speculative_tokens:
+                raise UsageError("num_speculative_tokens asks for drafts, but this decoder has no drafter (method 'none')")
+            return 0
+        asked = params.num_speculative_tokens
+        return self.config.num_speculative_tokens if asked is None else asked
+
+    def _statistics(self, rounds: Sequence[Round], params: SamplingParams) -> Statistics:
+        rule = self._rule(params)
+        method = self.drafter.name if self.drafter and self._draft_length(params) else "none"
+        return statistics(rounds, method=method, rule=rule.name, lossless=rule.lossless, notes=self.config.notes)
+
+
+def _fitting_rule(config: SpeculativeConfig, drafter: Drafter | None) -> Rule:
+    """The rule asked for, or the drafter's natural one; UsageError when it cannot verify what the drafter builds."""
+    if drafter is None:
+        return RULES[config.rule_name or "match"]
+    name = config.rule_name or ("token" if "iid" in drafter.selections and not drafter.trees else "match")
+    rule = RULES[name]
+    if not drafter.selections <= rule.selections:
+        missing = ", ".join(sorted(drafter.selections - rule.selections))
+        raise UsageError(f"rule {name!r} cannot verify {missing} drafts, which method {drafter.name!r} makes; use 'match'")
+    if drafter.trees and not rule.trees:
+        raise UsageError(f"rule {name!r} verifies chains only, and method {drafter.name!r} makes trees; use 'match'")
+    return rule

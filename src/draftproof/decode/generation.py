@@ -1,0 +1,207 @@
+"""One sequence being generated, round by round.
+
+context -> propose -> one target pass over what it has not read, plus the draft -> laws -> rule -> commit token by token ->
+keep the accepted path -> Round -> observe. `round()` is a generator: it yields the forward passes it needs, so one driver can
+serve a single sequence or put the passes of many into one. The enumerator calls exactly this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+
+from draftproof.core.chance import Chance
+from draftproof.core.params import SamplingParams
+from draftproof.core.pipeline import LawPipeline
+from draftproof.core.records import ROOT, Array, Draft, Observation, Origin, Round, Seconds, Verdict
+from draftproof.core.rules.protocol import Rule
+from draftproof.decode.logprobs import TokenLogprobs, row_logprobs, top_ids
+from draftproof.decode.stopping import Stopper
+from draftproof.decode.target_laws import RowLaws
+from draftproof.drafters.builder import DraftBuilder, LengthPolicy
+from draftproof.drafters.protocol import DraftSession, Wants
+from draftproof.models.protocol import Output, Session, Step
+
+_LOGPROB_CHUNK = 256
+
+
+@dataclass
+class Generation:
+    """The state of one sequence. Everything that changes is here, in the two sessions, and in `stopper`.
+
+    session: the target's, having read a prefix of `context`. chance_at: chance of the round that starts at a committed length.
+    rule, drafting: how to speculate; `drafting=None` decodes plainly, one token a round."""
+
+    session: Session
+    context: list[int]
+    params: SamplingParams
+    pipeline: LawPipeline
+    stopper: Stopper
+    rule: Rule
+    chance_at: Callable[[int], Chance]
+    drafting: DraftSession | None = None
+    wants: Wants = Wants()
+    num_speculative_tokens: int = 0
+    max_nodes: int | None = None
+    policy: LengthPolicy | None = None
+    logprobs: list[TokenLogprobs] = field(default_factory=list)
+    prompt_logprobs: list[TokenLogprobs | None] = field(default_factory=list)
+
+    @property
+    def finished(self) -> bool:
+        return self.stopper.finish is not None
+
+    def round(self) -> Generator[Step, Output, Round]:
+        """One round; returns its record. Must not be called once `finished`."""
+        yield from self._score_prompt()
+        begin = perf_counter()
+        start, chance = len(self.context), self.chance_at(len(self.context))
+        before_draft = perf_counter()
+        builder, draft_forward = yield from self._propose(chance)
+        draft = builder.build()
+        self._check(draft)
+        before_verify = perf_counter()
+        unread = self.context[self.session.length :]
+        output = yield self._verify_step(unread, draft)
+        after_verify = perf_counter()
+        laws = RowLaws(self.pipeline, output.logits, self.context, draft)
+        verdict = self.rule.verify(draft, laws, chance)
+        tokens, num_accepted = self._commit(draft, verdict, output.logits)
+        self.session.keep((*range(len(unread)), *(len(unread) + node for node in verdict.path[:num_accepted])))
+        record = replace(
+            self._record(start, draft, verdict, tokens, num_accepted, laws, builder), reads_prompt=len(unread) > 1
+        )
+        self._tell(start, unread, draft, verdict.path[:num_accepted], output, record)
+        seconds = Seconds(
+            draft=before_verify - before_draft,
+            draft_forward=draft_forward,
+            verify=after_verify - before_verify,
+            rest=before_draft - begin + perf_counter() - after_verify,
+        )
+        return replace(record, seconds=seconds)
+
+    def close(self) -> None:
+        """Free the drafter's state. The target session belongs to the caller."""
+        if self.drafting is not None:
+            self.drafting.close()
+
+    def _propose(self, chance: Chance) -> Generator[Step, Output, tuple[DraftBuilder, float]]:
+        """Let the drafter fill a builder; the seconds its forward passes took."""
+        builder = DraftBuilder(
+            chance,
+            depth=min(self.num_speculative_tokens, self.stopper.remaining - 1),
+            vocab_size=self.session.model.vocab_size,
+            max_nodes=self.max_nodes,
+            policy=self.policy,
+        )
+        forward = 0.0
+        if self.drafting is None or builder.room <= 0:
+            return builder, forward
+        proposal = self.drafting.propose(self.context, builder)
+        if proposal is None:
+            return builder, forward
+        try:
+            step = next(proposal)
+            while True:
+                asked = perf_counter()
+                output = yield step
+                forward += perf_counter() - asked
+                step = proposal.send(output)
+        except StopIteration:
+            return builder, forward
+
+    def _check(self, draft: Draft) -> None:
+        """A rule sees only drafts it is exact for; the decoder refuses such pairs earlier, by what the drafter declares."""
+        if draft.tokens and (draft.selection not in self.rule.selections or not (self.rule.trees or draft.is_chain)):
+            shape = "chain" if draft.is_chain else "tree"
+            raise ValueError(f"rule {self.rule.name!r} cannot verify a {shape} of {draft.selection} drafts")
+
+    def _verify_step(self, unread: Sequence[int], draft: Draft) -> Step:
+        first = len(unread) - 1
+        parents = None
+        if not draft.is_chain:
+            parents = (*range(-1, first), *(first + 1 + parent for parent in draft.parents))
+        rows = tuple(range(first, len(unread) + len(draft)))
+        return Step(self.session, (*unread, *draft.tokens), parents, rows, self.wants.hidden)
+
+    def _commit(self, draft: Draft, verdict: Verdict, logits: Array) -> tuple[list[int], int]:
+        """Commit the accepted path and the drawn token one by one until one of them ends the text."""
+        wanted = self.params.logprobs
+        tokens: list[int] = []
+        row = 0
+        for node in (*verdict.path, None):
+            token = verdict.token if node is None else draft.tokens[node]
+            if wanted is not None:
+                self.logprobs.append(row_logprobs(logits[row], token, wanted))
+            tokens.append(token)
+            self.context.append(token)
+            if self.stopper.push(token) or node is None:
+                break
+            row = node + 1
+        return tokens, min(len(tokens), len(verdict.path))
+
+    def _record(
+        self,
+        start: int,
+        draft: Draft,
+        verdict: Verdict,
+        tokens: list[int],
+        num_accepted: int,
+        laws: RowLaws,
+        builder: DraftBuilder,
+    ) -> Round:
+        reached = list(verdict.path[:num_accepted])
+        origins: list[Origin] = ["draft"] * num_accepted
+        if len(tokens) > num_accepted:
+            origins.append(verdict.origin(draft))
+            reached += draft.children.get(verdict.path[-1] if verdict.path else ROOT, [])[:1]
+        overlaps = tuple(laws.overlap(node, i < num_accepted) for i, node in enumerate(reached)) if draft.is_chain else ()
+        return Round(
+            start=start,
+            draft_tokens=draft.tokens,
+            draft_parents=draft.parents,
+            tokens=tuple(tokens),
+            origins=tuple(origins),
+            num_accepted_tokens=num_accepted,
+            reached=len(reached),
+            overlaps=overlaps,
+            num_invalid_draft_laws=builder.num_invalid_laws,
+            note="; ".join(builder.notes) or None,
+        )
+
+    def _tell(
+        self, start: int, unread: Sequence[int], draft: Draft, path: Sequence[int], output: Output, record: Round
+    ) -> None:
+        """Hand the drafter what the target has read for good, and the finished round."""
+        if self.drafting is None:
+            return
+        kept = [*range(len(unread)), *(len(unread) + node for node in path)]
+        row_parents = (-1, *(parent + 1 for parent in draft.parents))
+        self.drafting.observe(
+            Observation(
+                start=start - len(unread),
+                tokens=(*unread, *(draft.tokens[node] for node in path)),
+                hidden={layer: states[kept] for layer, states in output.hidden.items()},
+                row_tokens=(unread[-1], *draft.tokens),
+                row_parents=row_parents,
+                top_ids=top_ids(output.logits, self.wants.top_ids) if self.wants.top_ids else None,
+                round=record,
+            )
+        )
+
+    def _score_prompt(self) -> Generator[Step, Output, None]:
+        """Read the prompt up to its last token in pieces, keeping log-probabilities, when they were asked for."""
+        wanted = self.params.prompt_logprobs
+        if wanted is None or self.prompt_logprobs:
+            return
+        prompt = list(self.context)
+        self.session.rollback(0)
+        self.prompt_logprobs.append(None)
+        for begin in range(0, len(prompt) - 1, _LOGPROB_CHUNK):
+            piece = prompt[begin : min(begin + _LOGPROB_CHUNK, len(prompt) - 1)]
+            output = yield Step(self.session, piece, hidden=self.wants.hidden)
+            for i in range(len(piece)):
+                self.prompt_logprobs.append(row_logprobs(output.logits[i], prompt[begin + i + 1], wanted))
+            if self.drafting is not None:
+                self.drafting.observe(Observation(start=begin, tokens=piece, hidden=output.hidden))

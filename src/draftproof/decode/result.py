@@ -1,0 +1,97 @@
+"""What a caller receives: a Result with its outputs, or Pieces as they come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from draftproof.core.records import Origin, Round
+from draftproof.decode.logprobs import TokenLogprobs
+from draftproof.decode.statistics import Statistics
+from draftproof.decode.stopping import FinishReason
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One stretch of tokens of one origin, as it is committed.
+
+    text: what became readable with them (possibly ""; joined, the pieces are the final text). token_ids: the committed ids.
+    finish_reason, stop_reason: set on the last piece of a sample. index: the sample, for n > 1."""
+
+    text: str
+    token_ids: tuple[int, ...]
+    origin: Origin
+    finish_reason: FinishReason | None = None
+    stop_reason: int | str | None = None
+    index: int = 0
+
+
+@dataclass(frozen=True)
+class Completion:
+    """One sample. Text, ids, log-probabilities, rounds and stats all end at the same token.
+
+    origins: where each token came from. seconds: wall time of the whole sample, first_token_seconds until its first token."""
+
+    index: int
+    text: str
+    token_ids: tuple[int, ...]
+    origins: tuple[Origin, ...]
+    finish_reason: FinishReason
+    stop_reason: int | str | None
+    logprobs: tuple[TokenLogprobs, ...] | None
+    stats: Statistics
+    rounds: tuple[Round, ...]
+    seconds: float
+    first_token_seconds: float
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Emitted tokens per second of wall time, reading the prompt included."""
+        return len(self.token_ids) / self.seconds
+
+
+@dataclass(frozen=True)
+class Result:
+    """All samples of one prompt; the first one's fields are also this object's.
+
+    seed: the seed that replays the result, drawn when none was given."""
+
+    prompt_token_ids: tuple[int, ...]
+    outputs: tuple[Completion, ...]
+    seed: int
+    prompt_logprobs: tuple[TokenLogprobs | None, ...] | None = None
+
+    @property
+    def text(self) -> str:
+        return self.outputs[0].text
+
+    @property
+    def token_ids(self) -> tuple[int, ...]:
+        return self.outputs[0].token_ids
+
+    @property
+    def logprobs(self) -> tuple[TokenLogprobs, ...] | None:
+        return self.outputs[0].logprobs
+
+    @property
+    def finish_reason(self) -> FinishReason:
+        return self.outputs[0].finish_reason
+
+    @property
+    def stop_reason(self) -> int | str | None:
+        return self.outputs[0].stop_reason
+
+    @property
+    def stats(self) -> Statistics:
+        return self.outputs[0].stats
+
+    @property
+    def rounds(self) -> tuple[Round, ...]:
+        return self.outputs[0].rounds
+
+    @property
+    def seconds(self) -> float:
+        return self.outputs[0].seconds
+
+    @property
+    def tokens_per_second(self) -> float:
+        return self.outputs[0].tokens_per_second

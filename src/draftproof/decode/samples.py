@@ -1,0 +1,128 @@
+"""Runs one sample to its end: drives the rounds, cuts the text, and gathers what the caller receives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from time import perf_counter
+from typing import Any, Protocol
+
+from draftproof.core.records import Round
+from draftproof.decode.drive import drive
+from draftproof.decode.logprobs import TokenLogprobs
+from draftproof.decode.result import Completion, Piece
+from draftproof.decode.statistics import Statistics
+from draftproof.decode.stopping import Stopper
+from draftproof.decode.text import Detokenizer, decode_all
+
+
+class Sequenced(Protocol):
+    """What `Generation` and `PlainGeneration` have in common."""
+
+    context: list[int]
+    stopper: Stopper
+    logprobs: list[TokenLogprobs]
+
+    @property
+    def finished(self) -> bool: ...
+
+    def round(self) -> Any: ...
+
+    def close(self) -> None: ...
+
+
+class Sample:
+    """One sample of one prompt. `pieces()` runs it; afterwards `completion` holds the whole."""
+
+    def __init__(
+        self,
+        generation: Sequenced,
+        *,
+        index: int,
+        tokenizer: Any,
+        detokenizer: Detokenizer | None,
+        skip_special_tokens: bool,
+        stop_strings: Sequence[str],
+    ) -> None:
+        self._generation, self._index = generation, index
+        self._tokenizer, self._detokenizer, self._skip = tokenizer, detokenizer, skip_special_tokens
+        self._stop_strings = stop_strings
+        self._num_prompt_tokens = len(generation.context)
+        self._released = 0
+        self.rounds: list[Round] = []
+        self.seconds = self.first_token_seconds = 0.0
+
+    def run(self) -> Iterator[Round]:
+        """Drive every round; frees the drafter's state at the end, on an error, and when the caller stops early."""
+        begin = perf_counter()
+        try:
+            while not self._generation.finished:
+                record = drive(self._generation.round())
+                self.rounds.append(record)
+                self.seconds = perf_counter() - begin
+                self.first_token_seconds = self.first_token_seconds or self.seconds
+                yield record
+        finally:
+            self._generation.close()
+
+    def pieces(self) -> Iterator[Piece]:
+        """The same rounds as text: one piece for each stretch of tokens of one origin."""
+        count = 0
+        for record in self.run():
+            finish = self._generation.stopper.finish
+            pairs = groupby(zip(record.origins, record.tokens, strict=True), key=lambda pair: pair[0])
+            stretches = [(origin, tuple(token for _, token in group)) for origin, group in pairs]
+            for number, (origin, tokens) in enumerate(stretches):
+                count += len(tokens)
+                ended = finish if number == len(stretches) - 1 else None
+                text = self._release(count, ends=ended is not None)
+                reasons = (ended.reason, ended.stop_reason) if ended else (None, None)
+                yield Piece(text, tokens, origin, *reasons, self._index)
+
+    def completion(self, stats: Statistics, wants_logprobs: bool) -> Completion:
+        """The finished sample."""
+        finish = self._generation.stopper.finish
+        assert finish is not None
+        token_ids = tuple(self._generation.context[self._num_prompt_tokens :])
+        return Completion(
+            index=self._index,
+            text=self._text(token_ids),
+            token_ids=token_ids,
+            origins=tuple(origin for record in self.rounds for origin in record.origins),
+            finish_reason=finish.reason,
+            stop_reason=finish.stop_reason,
+            logprobs=tuple(self._generation.logprobs) if wants_logprobs else None,
+            stats=stats,
+            rounds=tuple(self.rounds),
+            seconds=self.seconds,
+            first_token_seconds=self.first_token_seconds,
+        )
+
+    def _text(self, token_ids: Sequence[int]) -> str:
+        if self._tokenizer is None:
+            return ""
+        stopper = self._generation.stopper
+        shown = token_ids[:-1] if stopper.hides_last else token_ids
+        return decode_all(self._tokenizer, shown, self._skip)[: stopper.text_end]
+
+    def _release(self, count: int, ends: bool) -> str:
+        """The text that may be shown once `count` tokens are out: whole characters, nothing that may begin a stop string."""
+        if self._detokenizer is None:
+            return ""
+        if ends:
+            self._detokenizer.close()
+        text = self._detokenizer.text[: self._generation.stopper.text_end]
+        end = len(text)
+        if not ends:
+            end = min(self._detokenizer.ends[count - 1], end - _held_back(text, self._stop_strings))
+        piece, self._released = text[self._released : end], max(end, self._released)
+        return piece
+
+
+def _held_back(text: str, stop_strings: Sequence[str]) -> int:
+    """Length of the longest end of `text` that begins some stop string."""
+    longest = max((len(stop) - 1 for stop in stop_strings), default=0)
+    for length in range(min(longest, len(text)), 0, -1):
+        if any(stop.startswith(text[-length:]) for stop in stop_strings):
+            return length
+    return 0

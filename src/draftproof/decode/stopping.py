@@ -1,0 +1,87 @@
+"""The one stopping routine. Tokens are committed one at a time through it, whoever produced them and however many at once.
+
+So an end token, a stop string or a limit inside an accepted block ends the text, the ids, the log-probabilities, the counts and
+the cache at the same token at which plain decoding would have ended them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from draftproof.core.params import SamplingParams
+from draftproof.decode.text import Detokenizer
+
+FinishReason = Literal["stop", "length"]
+
+
+@dataclass(frozen=True)
+class Finish:
+    """reason: "stop" (end token, stop token id, stop string) or "length". stop_reason: the token id or string that stopped
+    it, None for an end-of-sequence token or a limit; vLLM's fields."""
+
+    reason: FinishReason
+    stop_reason: int | str | None = None
+
+
+class Stopper:
+    """Counts and watches one sequence.
+
+    limit: most tokens to emit (max_tokens and the context limit, whichever is less). detokenizer: needed for stop strings.
+
+    After the finish: `hides_last` says that the last token's text is left out, `text_end` where a stop string cuts the text."""
+
+    def __init__(
+        self, params: SamplingParams, *, eos_token_ids: Sequence[int], limit: int, detokenizer: Detokenizer | None = None
+    ) -> None:
+        self._eos = frozenset() if params.ignore_eos else frozenset(eos_token_ids)
+        self._stop_ids = frozenset(params.stop_token_ids or ())
+        self._stop_strings = tuple(params.stop or ())
+        self._include_stop = params.include_stop_str_in_output
+        self._min_tokens, self._limit = params.min_tokens, limit
+        self.detokenizer = detokenizer
+        self.count = 0
+        self.finish: Finish | None = None
+        self.hides_last = False
+        self.text_end: int | None = None
+
+    @property
+    def remaining(self) -> int:
+        """How many more tokens may be emitted."""
+        return 0 if self.finish else self._limit - self.count
+
+    def push(self, token: int) -> Finish | None:
+        """Commit one token; the finish, if this token is the last. The text of a token that stops by its id is left out, as in
+        vLLM, unless `include_stop_str_in_output`."""
+        self.count += 1
+        may_stop = self.count >= self._min_tokens
+        if may_stop and token in self._eos:
+            self.finish = Finish("stop")
+        elif may_stop and token in self._stop_ids:
+            self.finish = Finish("stop", token)
+        self.hides_last = self.finish is not None and not self._include_stop
+        if self.detokenizer and not self.hides_last:
+            before = len(self.detokenizer.text)
+            self.detokenizer.push(token)
+            if may_stop and self.finish is None:
+                self.finish = self._stop_string(before)
+        if self.finish is None and self.count >= self._limit:
+            self.finish = Finish("length")
+        return self.finish
+
+    def _stop_string(self, text_before: int) -> Finish | None:
+        """The stop string that ends first in the text this token completed."""
+        if not self.detokenizer or not self._stop_strings:
+            return None
+        text = self.detokenizer.text
+        hits = []
+        for stop in self._stop_strings:
+            at = text.find(stop, max(0, text_before - len(stop) + 1))
+            if at >= 0:
+                hits.append((at + len(stop), at, stop))
+        if not hits:
+            return None
+        end, start, stop = min(hits)
+        self.text_end = end if self._include_stop else start
+        return Finish("stop", stop)

@@ -1,0 +1,107 @@
+"""`DraftBuilder`: the only way to add a token to a draft.
+
+`draw` samples and records the law it sampled from, so the law in the acceptance ratio is the law of the draw. `go_on` asks
+whether to draw before the token is known. Nothing can be removed, so a draft cannot be discarded after looking at it: both
+conditions of exactness (independence and adaptedness, 2211.17192 appendix A) hold by construction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from draftproof.core.chance import Chance, Purpose
+from draftproof.core.records import ROOT, Array, Draft, Selection
+from draftproof.errors import InvalidLogitsError, UsageError
+
+LengthPolicy = Callable[[Array | None, int], bool]
+"""(draft law about to be drawn from, None at temperature 0; depth) -> whether to draw. May look at laws and past rounds, never at this draft's tokens."""
+
+
+class DraftBuilder:
+    """One round's draft under construction.
+
+    chance: of this round. depth: how deep the draft may grow (the draft length, remaining tokens - 1, the context limit).
+    max_nodes: cap on nodes of a tree. vocab_size: allowed ids. policy: asked by `go_on`."""
+
+    def __init__(
+        self, chance: Chance, *, depth: int, vocab_size: int, max_nodes: int | None = None, policy: LengthPolicy | None = None
+    ) -> None:
+        self._chance, self._depth, self._vocab_size, self._policy = chance, max(depth, 0), vocab_size, policy
+        self._max_nodes = self._depth if max_nodes is None else max_nodes
+        self._tokens: list[int] = []
+        self._parents: list[int] = []
+        self._depths: list[int] = []
+        self._laws: dict[int, Array] = {}
+        self._selection: Selection | None = None
+        self.num_invalid_laws = 0
+        self.notes: list[str] = []
+
+    @property
+    def room(self) -> int:
+        """How many more tokens fit under the newest node."""
+        return self.room_under(len(self._tokens) - 1)
+
+    def room_under(self, node: int) -> int:
+        """How many more levels fit under `node` (`ROOT`: all)."""
+        used = 0 if node == ROOT else self._depths[node]
+        return min(self._depth - used, self._max_nodes - len(self._tokens))
+
+    def path(self, node: int | None = None) -> tuple[int, ...]:
+        """The drafted tokens down to `node` (default: the newest)."""
+        node = len(self._tokens) - 1 if node is None else node
+        tokens: list[int] = []
+        while node != ROOT:
+            tokens.append(self._tokens[node])
+            node = self._parents[node]
+        return tuple(reversed(tokens))
+
+    def go_on(self, law: Array | None) -> bool:
+        """Whether to draw from `law` under the newest node: there is room and the length policy agrees."""
+        return self.room > 0 and (self._policy is None or self._policy(law, len(self._tokens)))
+
+    def draw(self, law: Array, parent: int | None = None) -> int:
+        """Sample a child of `parent` (default: the newest node) from `law` [vocab], and record that law. Returns the token."""
+        parent = self._place(parent, "iid")
+        recorded = self._laws.setdefault(parent, law)
+        if recorded is not law:
+            raise UsageError("children of one node are drawn from one law; draw() was given two different ones")
+        token = int(self._chance.draw(law, Purpose.DRAFT, len(self._tokens)))
+        self._add(token, parent)
+        return token
+
+    def guess(self, token: int, parent: int | None = None) -> int:
+        """Add the constant `token` under `parent` (default: the newest node). Returns its node."""
+        parent = self._place(parent, "fixed")
+        if not 0 <= token < self._vocab_size:
+            raise UsageError(f"a drafter proposed token {token}; ids go from 0 to {self._vocab_size - 1}")
+        self._add(int(token), parent)
+        return len(self._tokens) - 1
+
+    def invalid_law(self, error: InvalidLogitsError) -> None:
+        """A drafter met NaN or a row without any allowed token: the draft ends here, and the statistics say so."""
+        self.num_invalid_laws += 1
+        self.note(f"draft ended early: {error}")
+
+    def note(self, reason: str) -> None:
+        """Say, for the statistics, why the draft is shorter than asked."""
+        self.notes.append(reason)
+
+    def build(self) -> Draft:
+        """The finished draft."""
+        return Draft(tuple(self._tokens), tuple(self._parents), dict(self._laws), self._selection or "fixed")
+
+    def _place(self, parent: int | None, selection: Selection) -> int:
+        parent = len(self._tokens) - 1 if parent is None else parent
+        if not ROOT <= parent < len(self._tokens):
+            raise UsageError(f"node {parent} is not in the draft; nodes go from {ROOT} to {len(self._tokens) - 1}")
+        if self.room_under(parent) <= 0:
+            raise UsageError("the draft is full: ask `room` before adding a token")
+        if self._selection not in (None, selection):
+            raise UsageError("one draft is either drawn or guessed, not both: a rule must know how every token came about")
+        self._selection = selection
+        return parent
+
+    def _add(self, token: int, parent: int) -> None:
+        self._depths.append(1 + (0 if parent == ROOT else self._depths[parent]))
+        self._tokens.append(token)
+        self._parents.append(parent)
