@@ -1,20 +1,47 @@
-"""What the caller asks of sampling: one frozen record with vLLM's and OpenAI's names.
+"""What the caller asks of sampling: one frozen record with the names of vLLM, the OpenAI API and Hugging Face.
 
-Nothing here loads NumPy or torch. Every field is checked when the record is made; a value that cannot be honoured is refused
+Nothing here loads NumPy or torch. Every field is checked when the record is made: a value that cannot be honoured is refused
 with the field, the value and what is allowed.
 """
 
 from __future__ import annotations
 
+import difflib
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
+
+from draftproof.core import checks
+from draftproof.core.generation_config import sampling_fields
+from draftproof.errors import UsageError
+
+Processor = Callable[..., Any]
+"""Hugging Face's convention: (input_ids [1, n] int64 tensor, scores [1, vocab] float tensor) -> scores [1, vocab]."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SamplingParams:
-    """Sampling parameters of one request. Lists are kept as tuples; None for a list means an empty one, except
-    `allowed_token_ids`, where it means every token."""
+    """How one request is sampled. Lists become tuples without repeats; None for a list or mapping means an empty one.
+
+    temperature: divides the logits; any finite number >= 0, 0 is greedy.
+    top_k: keep the k likeliest tokens and those tied with the last of them; 0 or -1 is off.
+    top_p, min_p: keep the smallest set of mass >= top_p in (0, 1]; keep tokens of at least min_p times the top probability.
+    repetition_penalty: > 0, over prompt and text (Keskar et al., 1909.05858). presence_penalty, frequency_penalty: in
+        [-2, 2], over the generated tokens only: logit -= presence * (count > 0) + frequency * count (OpenAI API).
+    logit_bias: token id -> number added to its logit first of all; finite or -inf.
+    bad_words_ids, bad_words: token sequences and strings whose last token is forbidden where it would complete them, prompt
+        included; strings need `resolve`. suppress_tokens: ids never allowed. allowed_token_ids: the only ids allowed
+        (None: all).
+    min_tokens: EOS, `stop_token_ids` and `stop` do nothing before this many tokens. max_tokens: the limit, 16 as in vLLM;
+        None: until the context is full.
+    stop, stop_token_ids: end the text at these; `include_stop_str_in_output` keeps the string. ignore_eos: go on after EOS.
+    seed: 64 bits; None takes a fresh one from the operating system. n: how many texts. logprobs, prompt_logprobs: how many
+        top log-probabilities to report a token, -1 for all of them, None for none.
+    logits_processors: callables after all penalties and bans, before the temperature. logits_warpers: the same after min_p,
+        when sampling; removed tokens reach them as -inf. Both must be functions of their arguments alone.
+    num_speculative_tokens: draft length of this request; None is the decoder's, 0 is plain decoding.
+    """
 
     temperature: float = 1.0
     top_k: int = 0
@@ -23,15 +50,15 @@ class SamplingParams:
     repetition_penalty: float = 1.0
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
-    logit_bias: Mapping[int, float] | None = field(default=None, hash=False)
-    bad_words_ids: Sequence[Sequence[int]] | None = None
-    bad_words: Sequence[str] | None = None
+    logit_bias: Mapping[int, float] = field(default_factory=dict, hash=False)
+    bad_words_ids: Sequence[Sequence[int]] = ()
+    bad_words: Sequence[str] = ()
     allowed_token_ids: Sequence[int] | None = None
-    suppress_tokens: Sequence[int] | None = None
+    suppress_tokens: Sequence[int] = ()
     min_tokens: int = 0
     max_tokens: int | None = 16
-    stop: str | Sequence[str] | None = None
-    stop_token_ids: Sequence[int] | None = None
+    stop: str | Sequence[str] = ()
+    stop_token_ids: Sequence[int] = ()
     include_stop_str_in_output: bool = False
     ignore_eos: bool = False
     skip_special_tokens: bool = True
@@ -39,27 +66,107 @@ class SamplingParams:
     n: int = 1
     logprobs: int | None = None
     prompt_logprobs: int | None = None
-    logits_processors: Sequence[Callable[..., Any]] | None = None
-    logits_warpers: Sequence[Callable[..., Any]] | None = None
+    logits_processors: Sequence[Processor] = ()
+    logits_warpers: Sequence[Processor] = ()
     num_speculative_tokens: int | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.stop, str):
-            object.__setattr__(self, "stop", (self.stop,))
-        for name in ("bad_words", "suppress_tokens", "stop", "stop_token_ids", "logits_processors", "logits_warpers"):
-            object.__setattr__(self, name, tuple(getattr(self, name) or ()))
-        object.__setattr__(self, "bad_words_ids", tuple(tuple(word) for word in self.bad_words_ids or ()))
+        for name, check in _CHECKS.items():
+            object.__setattr__(self, name, check(name, getattr(self, name)))
+        if self.max_tokens is not None and self.min_tokens > self.max_tokens:
+            checks.refuse("min_tokens", self.min_tokens, f"at most max_tokens, which is {self.max_tokens}")
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> SamplingParams:
-        """From a mapping of field names (JSON, command line); an unknown name is refused with the nearest valid one."""
+        """From field names to values, as JSON gives them; UsageError for an unknown name, with the nearest valid one."""
+        if not isinstance(values, Mapping):
+            checks.refuse("sampling parameters", values, "a mapping from field names to values")
+        names = [spec.name for spec in fields(cls)]
+        for name in values:
+            if name not in names:
+                near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
+                hint = f"did you mean {near[0]}?" if near else f"allowed: {', '.join(names)}"
+                raise UsageError(f"{name!r} is not a sampling parameter; {hint}")
         return cls(**values)
 
     @classmethod
     def from_generation_config(cls, config: Any, *, num_prompt_tokens: int | None = None, **overrides: Any) -> SamplingParams:
-        """From a transformers `GenerationConfig`; `overrides` are fields of this class and win."""
-        raise NotImplementedError
+        """What `model.generate` would do with this transformers `GenerationConfig`; see `core.generation_config`.
+
+        num_prompt_tokens: needed when the config counts the prompt (max_length, begin_suppress_tokens, …).
+        overrides: fields of this class; they win. UsageError names whatever the config asks for that cannot be honoured."""
+        return cls.from_dict(sampling_fields(config, num_prompt_tokens, overrides))
 
     def resolve(self, tokenizer: Any) -> SamplingParams:
-        """The same parameters with `bad_words` turned into `bad_words_ids` by `tokenizer`."""
-        raise NotImplementedError
+        """The same parameters with `bad_words` as `bad_words_ids`, encoded by `tokenizer` with and without a leading space.
+
+        The form with a space is left out where it only puts tokens before the other, which forbids it already."""
+        if not self.bad_words:
+            return self
+        sequences: list[Sequence[int]] = list(self.bad_words_ids)
+        for word in self.bad_words:
+            plain = list(tokenizer.encode(word.lstrip(), add_special_tokens=False))
+            if not plain:
+                checks.refuse("bad_words", word, "strings that the tokenizer turns into at least one token")
+            sequences.append(plain)
+            spaced = list(tokenizer.encode(" " + word.lstrip(), add_special_tokens=False))
+            if spaced[-len(plain) :] != plain:
+                sequences.append(spaced)
+        return replace(self, bad_words=(), bad_words_ids=sequences)
+
+
+_Check = Callable[[str, Any], Any]
+
+
+def _real(allowed: str, test: Callable[[float], bool]) -> _Check:
+    return lambda name, value: checks.real(name, value, allowed, test)
+
+
+def _integer(allowed: str, low: int, high: int | None = None, *, optional: bool = False) -> _Check:
+    def check(name: str, value: Any) -> int | None:
+        return None if optional and value is None else checks.integer(name, value, allowed, low, high)
+
+    return check
+
+
+def _allowed_token_ids(name: str, value: Any) -> tuple[int, ...] | None:
+    if value is None:
+        return None
+    return checks.token_ids(name, value) or checks.refuse(name, value, "a non-empty list of token ids, or None for all")
+
+
+def _stop(name: str, value: Any) -> tuple[str, ...]:
+    return checks.strings(name, (value,) if isinstance(value, str) else value)
+
+
+_penalty = _real("a number from -2 to 2", lambda x: -2 <= x <= 2)
+_count = "an integer >= 0, -1 for all, or None"
+
+_CHECKS: dict[str, _Check] = {
+    "temperature": _real("a finite number >= 0 (0 is greedy)", lambda x: 0 <= x < math.inf),
+    "top_k": _integer("an integer >= 1, or 0 or -1 for off", -1),
+    "top_p": _real("a number > 0 and <= 1", lambda x: 0 < x <= 1),
+    "min_p": _real("a number from 0 to 1", lambda x: 0 <= x <= 1),
+    "repetition_penalty": _real("a finite number > 0", lambda x: 0 < x < math.inf),
+    "presence_penalty": _penalty,
+    "frequency_penalty": _penalty,
+    "logit_bias": checks.biases,
+    "bad_words_ids": checks.token_sequences,
+    "bad_words": checks.strings,
+    "allowed_token_ids": _allowed_token_ids,
+    "suppress_tokens": checks.token_ids,
+    "min_tokens": _integer("an integer >= 0", 0),
+    "max_tokens": _integer("an integer >= 1, or None for no limit but the context", 1, optional=True),
+    "stop": _stop,
+    "stop_token_ids": checks.token_ids,
+    "include_stop_str_in_output": checks.flag,
+    "ignore_eos": checks.flag,
+    "skip_special_tokens": checks.flag,
+    "seed": _integer("an integer of 64 bits, or None for a fresh one", -(2**63), 2**64 - 1, optional=True),
+    "n": _integer("an integer >= 1", 1),
+    "logprobs": _integer(_count, -1, optional=True),
+    "prompt_logprobs": _integer(_count, -1, optional=True),
+    "logits_processors": checks.callables,
+    "logits_warpers": checks.callables,
+    "num_speculative_tokens": _integer("an integer >= 0, or None for the decoder's", 0, optional=True),
+}
