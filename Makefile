@@ -6,7 +6,7 @@ WORKERS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 TORCH := $(shell grep '^torch==' requirements/ci.txt)
 
 # One thread a process: the tests' models are tiny, and threads that wait for each other cost more than they bring.
@@ -17,7 +17,7 @@ DEMO_PROMPT := Rewrite this function with type hints: def area(width, height): r
 DEMO = $(BIN)/draftproof generate --compare --method ngram -k 8 --temperature 0 --max-tokens 96 "$(DEMO_PROMPT)"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test proof check format bench docs clean
+.PHONY: help setup demo test proof check lint types imports sizes format bench docs clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -46,11 +46,19 @@ test: $(STAMP)  ## run the test suite (no downloads, under ten minutes on two co
 proof: $(STAMP)  ## sum the exact law of the whole decode loop over the full product of cases
 	$(TEST_ENV) $(BIN)/python -m pytest tests/exact -n $(WORKERS) -m proof
 
-check: $(STAMP) docs  ## formatting, lint, types, the direction of imports, sizes of files and functions
+check: lint types imports sizes docs  ## formatting, lint, types, the direction of imports, sizes, and the pages
+
+lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+
+types: $(STAMP)
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+
+imports: $(STAMP)
+	$(BIN)/lint-imports --no-logo
+
+sizes: $(STAMP)
 	$(BIN)/python tools/check_sizes.py
 
 format: $(STAMP)  ## rewrite the sources as `check` wants them
