@@ -38,6 +38,7 @@ def make_drafter(
     if not isinstance(config, SpeculativeConfig):
         config = SpeculativeConfig.from_dict(config)
     if config.method == "none":
+        _refuse_idle_keys(config)
         return config, None
     if config.method == "ngram":
         longest, shortest = config.lookup_range
@@ -49,9 +50,15 @@ def make_drafter(
     return config, DraftModel(model, config.draft_sample_method)  # type: ignore[arg-type]
 
 
-def _own_drafter(
-    draft: Any, config: Mapping[str, Any] | SpeculativeConfig | None
-) -> tuple[SpeculativeConfig, Drafter | None]:
+def _refuse_idle_keys(config: SpeculativeConfig) -> None:
+    """Without a method nothing would be drafted, and a length or a rule would be silently without effect."""
+    if config.num_speculative_tokens > 0 or config.rule_name:
+        key = "num_speculative_tokens" if config.num_speculative_tokens > 0 else "rule"
+        methods = ", ".join(sorted(name for name in METHODS if name != "none"))
+        raise UsageError(f"speculative_config has {key!r} but no method, so nothing would be drafted; methods: {methods}")
+
+
+def _own_drafter(draft: Any, config: Mapping[str, Any] | SpeculativeConfig | None) -> tuple[SpeculativeConfig, Drafter | None]:
     """A drafter of the caller's: the config may only say length and rule."""
     missing = [member for member in _DRAFTER_MEMBERS if not hasattr(draft, member)]
     if missing:

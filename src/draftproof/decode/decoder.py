@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, overload
@@ -52,23 +52,41 @@ class Decoder:
             return [self._generate(one, params) for one in ids]
         return self._generate(self._ids(prompt, params), params)
 
-    def stream(self, prompt: Prompt, params: SamplingParams | None = None) -> Iterator[Piece]:
-        """Generate for one prompt, piece by piece. Closing the iterator ends the work and frees everything."""
+    def stream(
+        self, prompt: Prompt, params: SamplingParams | None = None, *, on_round: Callable[[Round], None] | None = None
+    ) -> Generator[Piece, None, Result]:
+        """Generate for one prompt, piece by piece. Closing the iterator ends the work and frees everything.
+
+        `on_round` is called with every Round as it ends. The generator's value is the Result: `yield from` gives it."""
         params = self._params(params)
         if is_batch(prompt):
             raise UsageError("stream() takes one prompt; call it once for each")
-        return self._stream(self._ids(prompt, params), params)
+        return self._run(self._ids(prompt, params), params, streams=True, on_round=on_round)
 
     def _generate(self, ids: tuple[int, ...], params: SamplingParams) -> Result:
+        pieces = self._run(ids, params, streams=False)
+        try:
+            while True:
+                next(pieces)
+        except StopIteration as done:
+            result: Result = done.value
+            return result
+
+    def _run(
+        self, ids: tuple[int, ...], params: SamplingParams, *, streams: bool, on_round: Callable[[Round], None] | None = None
+    ) -> Generator[Piece, None, Result]:
+        """All samples of one prompt; pieces come only when it `streams`."""
         session = self.target.open()
         outputs: list[Completion] = []
         prompt_logprobs = None
         try:
             for index in range(params.n):
-                generation = self._generation(session, ids, params, index, streams=False)
-                sample = self._sample(generation, params, index, None)
-                for _ in sample.run():
-                    pass
+                generation = self._generation(session, ids, params, index, streams)
+                sample = self._sample(generation, params, index, generation.stopper.detokenizer if streams else None, on_round)
+                if streams:
+                    yield from sample.pieces()
+                else:
+                    sample.run_to_end()
                 outputs.append(sample.completion(self._statistics(sample.rounds, params), params.logprobs is not None))
                 prompt_logprobs = prompt_logprobs or getattr(generation, "prompt_logprobs", None)
         finally:
@@ -76,17 +94,13 @@ class Decoder:
         assert params.seed is not None
         return Result(ids, tuple(outputs), params.seed, tuple(prompt_logprobs) if prompt_logprobs else None)
 
-    def _stream(self, ids: tuple[int, ...], params: SamplingParams) -> Iterator[Piece]:
-        session = self.target.open()
-        try:
-            for index in range(params.n):
-                generation = self._generation(session, ids, params, index, streams=True)
-                yield from self._sample(generation, params, index, generation.stopper.detokenizer).pieces()
-        finally:
-            session.close()
-
     def _sample(
-        self, generation: Sequenced, params: SamplingParams, index: int, detokenizer: Detokenizer | None
+        self,
+        generation: Sequenced,
+        params: SamplingParams,
+        index: int,
+        detokenizer: Detokenizer | None,
+        on_round: Callable[[Round], None] | None,
     ) -> Sample:
         return Sample(
             generation,
@@ -95,6 +109,7 @@ class Decoder:
             detokenizer=detokenizer,
             skip_special_tokens=params.skip_special_tokens,
             stop_strings=() if params.include_stop_str_in_output else tuple(params.stop or ()),
+            on_round=on_round,
         )
 
     def _params(self, params: SamplingParams | None) -> SamplingParams:
@@ -138,9 +153,7 @@ class Decoder:
             eos_token_ids=self.target.eos_token_ids,
         )
 
-    def _generation(
-        self, session: Session, ids: tuple[int, ...], params: SamplingParams, index: int, streams: bool
-    ) -> Any:
+    def _generation(self, session: Session, ids: tuple[int, ...], params: SamplingParams, index: int, streams: bool) -> Any:
         raise TypeError("Decoder is the common part; use SpeculativeDecoder, or its .plain")
 
     def _statistics(self, rounds: Sequence[Round], params: SamplingParams) -> Statistics:
@@ -154,7 +167,9 @@ class PlainDecoder(Decoder):
         self, session: Session, ids: tuple[int, ...], params: SamplingParams, index: int, streams: bool
     ) -> PlainGeneration:
         if params.prompt_logprobs is not None:
-            raise UsageError("prompt_logprobs is not available from plain decoding; the speculative decoder gives the same values")
+            raise UsageError(
+                "prompt_logprobs is not available from plain decoding; the speculative decoder gives the same values"
+            )
         session.rollback(min(session.length, len(ids) - 1))
         return PlainGeneration(
             session=session,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from time import perf_counter
 from typing import Any, Protocol
@@ -43,10 +43,11 @@ class Sample:
         detokenizer: Detokenizer | None,
         skip_special_tokens: bool,
         stop_strings: Sequence[str],
+        on_round: Callable[[Round], None] | None = None,
     ) -> None:
         self._generation, self._index = generation, index
         self._tokenizer, self._detokenizer, self._skip = tokenizer, detokenizer, skip_special_tokens
-        self._stop_strings = stop_strings
+        self._stop_strings, self._on_round = stop_strings, on_round
         self._num_prompt_tokens = len(generation.context)
         self._released = 0
         self.rounds: list[Round] = []
@@ -59,11 +60,18 @@ class Sample:
             while not self._generation.finished:
                 record = drive(self._generation.round())
                 self.rounds.append(record)
+                if self._on_round is not None:
+                    self._on_round(record)
                 self.seconds = perf_counter() - begin
                 self.first_token_seconds = self.first_token_seconds or self.seconds
                 yield record
         finally:
             self._generation.close()
+
+    def run_to_end(self) -> None:
+        """Drive every round."""
+        for _ in self.run():
+            pass
 
     def pieces(self) -> Iterator[Piece]:
         """The same rounds as text: one piece for each stretch of tokens of one origin."""
