@@ -1,0 +1,1 @@
+"""Experiments on exactness and speed, each one file: numbers, a table and a figure."""

@@ -1,0 +1,48 @@
+"""What an experiment or a simulation hands back: a table for people, numbers for machines, and a function that draws its figure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Column:
+    """heading: as printed, line breaks allowed. key: in JSON. format: a format specification for numbers."""
+
+    heading: str
+    key: str
+    format: str = ""
+
+    def text(self, value: object) -> str:
+        """`value` as a cell; a missing one is empty."""
+        return "" if value is None else format(value, self.format if not isinstance(value, str) else "")
+
+
+@dataclass(frozen=True)
+class Result:
+    """title: what was asked. notes: what the numbers say, one sentence each. rows: one mapping a line, keyed as `columns`.
+
+    data: everything else worth having in JSON. draw: puts the figure on an empty matplotlib Figure."""
+
+    name: str
+    title: str
+    columns: Sequence[Column]
+    rows: Sequence[Mapping[str, Any]]
+    notes: Sequence[str]
+    draw: Callable[[Figure], None]
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+    def document(self) -> dict[str, Any]:
+        """The JSON document."""
+        return {
+            "name": self.name,
+            "title": self.title,
+            "rows": [dict(row) for row in self.rows],
+            "notes": list(self.notes),
+            **self.data,
+        }
