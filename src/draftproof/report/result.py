@@ -1,4 +1,4 @@
-"""What an experiment or a simulation hands back: a table for people, numbers for machines, and a function that draws its figure."""
+"""What an experiment or a simulation hands back: a table for people, numbers for machines, a function that draws."""
 
 from __future__ import annotations
 

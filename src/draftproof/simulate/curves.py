@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 CONTEXTS = (1024, 32768)
+FIXED = 4
+"""Draft length drawn beside the best one, to show what not adapting costs."""
 Row = dict[str, Any]
 
 
@@ -31,7 +33,7 @@ def batch_result(
     length: int | None = None,
 ) -> Result:
     """Speedup over batch size; length None: the best draft length at every point."""
-    rows = model.table(alphas, batches, contexts, length)
+    rows: list[Row] = [dict(row) for row in model.table(alphas, batches, contexts, length)]
     for row in rows:
         row["memory_gb"] = row["memory_bytes"] / 1e9
         row["fits"] = "yes" if row["fits_card"] else "no"
@@ -55,7 +57,7 @@ def batch_result(
         ),
         rows,
         _batch_notes(model),
-        lambda figure: _draw_batch(figure, rows, model),
+        lambda figure: _draw_batch(figure, rows, model, length),
         {"constants": constants(model)},
     )
 
@@ -81,8 +83,8 @@ def _experts(model: BatchModel, tokens: float) -> float:
 def _batch_notes(model: BatchModel) -> list[str]:
     card, target = model.card, model.target
     notes = [
-        f"{card.name}: {card.memory_bandwidth / 1e12:.3g} TB/s, {card.peak_flops / 1e12:,.4g} TFLOPS, {card.memory / 1e9:.0f} GB "
-        f"({card.source}); compute-bound from {card.peak_flops / card.memory_bandwidth:.0f} tokens a pass.",
+        f"{card.name}: {card.memory_bandwidth / 1e12:.3g} TB/s, {card.peak_flops / 1e12:,.4g} TFLOPS, "
+        f"{card.memory / 1e9:.0f} GB ({card.source}); compute-bound from {card.peak_flops / card.memory_bandwidth:.0f} tokens a pass.",
         *(
             f"{m.name}: {m.num_parameters / 1e9:.3g} B parameters, {m.weight_bytes / 1e9:.3g} GB, "
             f"{m.cache_bytes_per_token / 1e3:.3g} kB of cache a token ({m.source})."
@@ -97,9 +99,10 @@ def _batch_notes(model: BatchModel) -> list[str]:
     return notes
 
 
-def _draw_batch(figure: Figure, rows: Sequence[Row], model: BatchModel) -> None:
+def _draw_batch(figure: Figure, rows: Sequence[Row], model: BatchModel, length: int | None) -> None:
     left, right = panels(figure, 2)
     figure.suptitle(f"{model.target.name} with {model.draft.name} on {model.card.name}")
+    drafts = FIXED if length is None else length
     groups = list(dict.fromkeys((row["alpha"], row["context"]) for row in rows))
     several = len({alpha for alpha, _ in groups}) > 1
     for color, (alpha, context) in zip(COLORS, groups, strict=False):
@@ -107,13 +110,16 @@ def _draw_batch(figure: Figure, rows: Sequence[Row], model: BatchModel) -> None:
         label = f"context {context:,}" + (f", α = {alpha:g}" if several else "")
         batches = [row["batch"] for row in here]
         left.plot(batches, [row["speedup"] for row in here], "o-", color=color, label=label)
-        ratios = [float(model.verify_ratio(row["batch"], context, 5)) for row in here]
+        if length is None:
+            always = [model.row(alpha, row["batch"], context, FIXED)["speedup"] for row in here]
+            left.plot(batches, always, ":", color=color, linewidth=1.8)
+        ratios = [float(model.verify_ratio(row["batch"], context, drafts + 1)) for row in here]
         right.plot(batches, ratios, "s-", color=color, label=label)
     left.axhline(1, color=BLACK, linewidth=1.4, linestyle="--")
-    left.set(
-        ylabel="speedup over plain decoding", title=f"Speedup{'' if several else f' at α = {groups[0][0]:g}'}", ylim=(0, None)
-    )
-    right.set(ylabel="time of 5 tokens / time of 1", title="What verifying 4 drafts costs", ylim=(0, None))
+    where = "" if several else f" at α = {groups[0][0]:g}"
+    kind = f"Best length (dotted: {FIXED}){where}" if length is None else f"{length} drafts{where}"
+    left.set(ylabel="speedup over plain decoding", title=kind, ylim=(0, None))
+    right.set(ylabel=f"time of {drafts + 1} tokens / time of 1", title=f"What verifying {drafts} drafts costs", ylim=(0, None))
     ticks = sorted({row["batch"] for row in rows})
     for axes in (left, right):
         axes.set_xscale("log", base=2)
@@ -196,9 +202,7 @@ def process_result(
             Column("std\nof runs", "speedup_std", ".3f"),
         ),
         rows,
-        (
-            "alpha here is accepted over drafted tokens: drafts after a rejection count as drafted, so it falls with the length.",
-        ),
+        ("alpha here is accepted over drafted tokens; drafts after a rejection count as drafted, so longer drafts have less.",),
         lambda figure: _draw_generation(figure, rows, "num_speculative_tokens", "drafts per round", simulations),
         {**counts, "draft_time_ms": draft_ms, "target_time_ms": target_ms},
     )
@@ -207,7 +211,7 @@ def process_result(
 def _common(row: Row, length: int) -> Row:
     """A row under the names that scripts rely on."""
     checked_length("num_speculative_tokens", length)
-    expected = {key: row[key] for key in ("tokens_expected", "speedup_expected") if key in row}
+    expected: Row = {key: row[key] for key in ("tokens_expected", "speedup_expected") if key in row}
     spreads = {"tokens_std": row["tokens_std"], "speedup_std": row["speedup_std"]}
     counts = {"num_speculative_tokens": length, "batch": 1}
     return {**counts, "tokens_per_round": row["tokens_mean"], "speedup": row["speedup_mean"], **spreads, **expected}
