@@ -1,0 +1,97 @@
+"""GGUF files, converted once: dequantised to a safetensors folder in the user's cache that loads in seconds afterwards."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from draftproof.errors import UsageError
+
+
+def cache_folder() -> Path:
+    """Where draftproof keeps models: the environment variable DRAFTPROOF_CACHE, or ~/.cache/draftproof."""
+    return Path(os.environ.get("DRAFTPROOF_CACHE") or Path.home() / ".cache" / "draftproof")
+
+
+def note(text: str) -> None:
+    """One line of progress on standard error."""
+    print(f"draftproof: {text}", file=sys.stderr, flush=True)
+
+
+def converted_gguf(file: Path) -> Path:
+    """The safetensors folder of a GGUF file; made on first use, keyed by the file's place, size and time of change."""
+    status = file.stat()
+    key = hashlib.sha256(f"{file.resolve()}|{status.st_size}|{status.st_mtime_ns}".encode()).hexdigest()[:16]
+    folder = cache_folder() / "converted" / f"{file.stem}-{key}"
+    if not is_model_folder(folder):
+        convert_gguf(file, folder)
+    return folder
+
+
+def is_model_folder(folder: Path) -> bool:
+    return (folder / "config.json").is_file()
+
+
+def convert_gguf(file: Path, folder: Path) -> None:
+    """Write `file` as a model folder (bf16 safetensors, tokenizer with its chat template, generation config) at `folder`.
+
+    The folder appears whole or not at all. bf16, because the dequantised numbers stem from four to eight bits and every
+    later load then works on the same weights whatever its dtype. UsageError when the file cannot be read as a model."""
+    with open(file, "rb") as start:
+        if start.read(4) != b"GGUF":
+            raise UsageError(f"{file} is not a GGUF file (its first four bytes are not 'GGUF')")
+    note(f"converting {file.name} to safetensors in {folder.parent}, once; this takes up to a minute")
+    with atomic_folder(folder) as work:
+        try:
+            module, tokenizer = _read_gguf(file)
+        except Exception as error:
+            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            raise UsageError(f"{file} cannot be converted: {reason}") from error
+        _tie_equal_layers(module)
+        module.save_pretrained(work)
+        tokenizer.save_pretrained(work)
+
+
+@contextmanager
+def atomic_folder(folder: Path) -> Iterator[Path]:
+    """A temporary folder beside `folder` that takes its place when the block succeeds, and is removed when it fails."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        yield work
+        if is_model_folder(folder):
+            return
+        if folder.exists():
+            shutil.rmtree(folder)
+        work.chmod(0o755)
+        os.replace(work, folder)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _read_gguf(file: Path) -> tuple[Any, Any]:
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+
+    # Without GgufConfig(dequantize=True) the weights stay packed, need a kernel from a model hub and cannot be saved.
+    module = AutoModelForCausalLM.from_pretrained(
+        str(file.parent), gguf_file=file.name, quantization_config=GgufConfig(dequantize=True), dtype=torch.bfloat16
+    )
+    return module, AutoTokenizer.from_pretrained(str(file.parent), gguf_file=file.name)
+
+
+def _tie_equal_layers(module: Any) -> None:
+    """Share the output layer with the embedding where the file carried the same numbers twice."""
+    import torch
+
+    embedding, output = module.get_input_embeddings().weight, module.get_output_embeddings().weight
+    if embedding is not output and embedding.shape == output.shape and torch.equal(embedding, output):
+        module.config.tie_word_embeddings = True
+        module.tie_weights()

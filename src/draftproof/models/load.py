@@ -1,0 +1,198 @@
+"""From a name to a model: a hub id, a local folder, a GGUF file, or the short name of the default model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from draftproof.errors import UsageError
+from draftproof.models.convert import converted_gguf, is_model_folder, note
+from draftproof.models.hf import HFModel
+from draftproof.models.pull import PULLABLE, pulled_folder
+from draftproof.models.support import check_config
+
+_DTYPE_NAMES = {
+    "bf16": "bfloat16",
+    "fp16": "float16",
+    "half": "float16",
+    "fp32": "float32",
+    "float": "float32",
+    "fp64": "float64",
+}
+_HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
+
+
+def load_model(
+    name_or_path: str | Path,
+    *,
+    dtype: str | torch.dtype = "auto",
+    device: str | torch.device = "auto",
+    device_map: Any = None,
+    revision: str | None = None,
+    trust_remote_code: bool = False,
+    attn_implementation: str | None = None,
+    max_length: int | None = None,
+    check: bool = True,
+) -> HFModel:
+    """Load a causal language model with its tokenizer.
+
+    name_or_path: a hub id, a folder with config.json, a .gguf file (converted once), or `smollm2-135m-instruct`.
+    dtype, device: see `choose_dtype` and `choose_device`. device_map: handed to transformers (needs accelerate) instead of
+    `device`. max_length: hold sessions to fewer tokens than the model could take. check: see `HFModel`.
+    UsageError in one sentence when there is no such model, UnsupportedModelError when it cannot be decoded exactly.
+    """
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    place, offline = locate(str(name_or_path), revision)
+    common = {"revision": revision, "trust_remote_code": trust_remote_code, "local_files_only": offline}
+    with _one_sentence(name_or_path), _quiet():
+        config = AutoConfig.from_pretrained(place, **common)
+        check_config(config, max_length)
+        where = choose_device(device)
+        options: dict[str, Any] = {"dtype": choose_dtype(dtype, where, _checkpoint_dtype(config)), **common}
+        if attn_implementation is not None:
+            options["attn_implementation"] = attn_implementation
+        if device_map is not None:
+            options["device_map"] = device_map
+        module: Any = AutoModelForCausalLM.from_pretrained(place, **options)
+        if device_map is None:
+            module.to(where)
+        tokenizer = _load_tokenizer(place, common)
+    return HFModel(module, tokenizer, name=str(name_or_path), max_length=max_length, check=check)
+
+
+def locate(name: str, revision: str | None = None) -> tuple[str, bool]:
+    """What to give to transformers for `name`, and whether to stay off the network; UsageError when nothing is there."""
+    path = Path(name).expanduser()
+    if path.is_dir():
+        if not is_model_folder(path):
+            raise UsageError(f"the folder {name} has no config.json; name a model folder, a .gguf file or a hub id")
+        return str(path), True
+    if path.is_file():
+        if path.suffix != ".gguf":
+            raise UsageError(f"{name} is a file, but not a .gguf file; name the folder the model lies in")
+        return str(converted_gguf(path)), True
+    if path.suffix == ".gguf" or name.startswith(("/", ".", "~")) or not _HUB_ID.fullmatch(name):
+        raise UsageError(f"there is no file or folder {name}")
+    short_name = next((short for short, entry in PULLABLE.items() if name.lower() in (short, entry.hub_id.lower())), None)
+    if short_name is None:
+        return name, _hub_is_out_of_reach(name, revision, "name a local folder or a .gguf file")
+    if is_model_folder(pulled_folder(short_name)):
+        return str(pulled_folder(short_name)), True
+    hub_id = PULLABLE[short_name].hub_id
+    return hub_id, _hub_is_out_of_reach(hub_id, revision, f"run: draftproof pull {short_name}")
+
+
+def _hub_is_out_of_reach(hub_id: str, revision: str | None, advice: str) -> bool:
+    """False when the hub knows the model, True when it does not answer but the model was downloaded before; else UsageError.
+
+    Asked once with a short time limit, because transformers itself retries every file for half a minute."""
+    from huggingface_hub import HfApi, try_to_load_from_cache
+    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
+
+    try:
+        HfApi().model_info(hub_id, revision=revision, timeout=5)
+        return False
+    except GatedRepoError as error:
+        raise UsageError(f"{hub_id} is gated on the model hub: accept its terms there and run: hf auth login") from error
+    except RevisionNotFoundError as error:
+        raise UsageError(f"the model hub has no revision {revision!r} of {hub_id}") from error
+    except RepositoryNotFoundError as error:
+        raise UsageError(f"there is no model {hub_id} on the model hub, and no folder of that name; {advice}") from error
+    except Exception as error:
+        if isinstance(try_to_load_from_cache(hub_id, "config.json", revision=revision), str):
+            return True
+        raise UsageError(f"{hub_id} is not on this machine and the model hub cannot be reached; {advice}") from error
+
+
+def choose_device(device: str | torch.device = "auto") -> torch.device:
+    """The device asked for; "auto" is the GPU if there is one, else the CPU."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        chosen = torch.device(device)
+    except RuntimeError as error:
+        raise UsageError(f"device {device!r} is not one torch knows; use auto, cpu, cuda or cuda:N") from error
+    if chosen.type == "cuda" and not torch.cuda.is_available():
+        raise UsageError(f"device {device!r} was asked for, but torch sees no GPU here; use cpu")
+    return chosen
+
+
+def has_native_bfloat16(device: torch.device) -> bool:
+    """Whether bf16 products run in hardware: a GPU that says so, or a CPU with AVX512-BF16 or AMX instructions."""
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    if device.type != "cpu":
+        return False
+    return any(bool(getattr(torch.cpu, probe, bool)()) for probe in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"))
+
+
+def choose_dtype(dtype: str | torch.dtype, device: torch.device, checkpoint: torch.dtype) -> torch.dtype:
+    """The dtype asked for, or for "auto": what the checkpoint has, but 16-bit ones run in bf16 where the hardware has it,
+    else in fp16 on a GPU and in fp32 on a CPU. UsageError for a name that is no floating-point dtype."""
+    if dtype == "auto":
+        if checkpoint not in (torch.bfloat16, torch.float16):
+            return checkpoint
+        if has_native_bfloat16(device):
+            return torch.bfloat16
+        return torch.float32 if device.type == "cpu" else torch.float16
+    chosen = getattr(torch, _DTYPE_NAMES.get(dtype, dtype), None) if isinstance(dtype, str) else dtype
+    if not isinstance(chosen, torch.dtype) or not chosen.is_floating_point:
+        raise UsageError(f"dtype {dtype!r} is not known; use auto, bfloat16, float16, float32 or float64")
+    return chosen
+
+
+def _checkpoint_dtype(config: Any) -> torch.dtype:
+    stored = getattr(config, "dtype", None)
+    if isinstance(stored, str):
+        stored = getattr(torch, stored, None)
+    return stored if isinstance(stored, torch.dtype) else torch.float32
+
+
+def _load_tokenizer(place: str, common: dict[str, Any]) -> Any:
+    """The tokenizer beside the model, or None (with a note) when there is none: ids in and ids out then."""
+    from transformers import AutoTokenizer
+
+    known = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "vocab.txt")
+    folder = Path(place)
+    if folder.is_dir() and not any((folder / file).is_file() for file in known):
+        note(f"{place} has no tokenizer; prompts must be token ids")
+        return None
+    return AutoTokenizer.from_pretrained(place, **common)
+
+
+@contextmanager
+def _one_sentence(name: str | Path) -> Iterator[None]:
+    """Turn what transformers raises about a model into one sentence; draftproof's own errors pass."""
+    try:
+        yield
+    except UsageError:
+        raise
+    except ImportError as error:
+        raise UsageError(f"{name} needs a package that is not installed: {_first_line(error)}") from error
+    except (OSError, ValueError, KeyError) as error:
+        raise UsageError(f"{name} cannot be loaded: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No progress bars of transformers while the block runs."""
+    from transformers.utils import logging
+
+    was_enabled = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        if was_enabled:
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
