@@ -34,8 +34,8 @@ class SpeculativeConfig:
 
     method: one of METHODS. model: hub id or folder of the draft model. num_speculative_tokens: draft length, 0 to switch off.
     prompt_lookup_max, prompt_lookup_min: suffix lengths looked up by `ngram`; one alone stands for both, as in vLLM.
-    draft_sample_method: "probabilistic" samples the draft, "greedy" takes its best token. rule: a name in RULES, or None for the
-    drafter's natural one ("token" for sampled drafts, "match" for fixed ones)."""
+    draft_sample_method: "probabilistic" samples the draft, "greedy" takes its best token. rule: a name in RULES, or None for
+    the drafter's natural one ("token" for sampled drafts, "match" for fixed ones)."""
 
     method: str = "none"
     model: str | None = None
@@ -53,7 +53,9 @@ class SpeculativeConfig:
         """Check a mapping in vLLM's form. UsageError: an unknown key (with the nearest valid one), a value out of range, a key
         that the method would not read."""
         given = dict(config or {})
-        notes = tuple(f"speculative_config[{key!r}] means nothing here" for key in WITHOUT_MEANING if given.pop(key, None) is not None)
+        notes = tuple(
+            f"speculative_config[{key!r}] means nothing here" for key in WITHOUT_MEANING if given.pop(key, None) is not None
+        )
         allowed = [f.name for f in fields(cls) if f.name != "notes"]
         for key in given:
             if key not in allowed:
@@ -85,11 +87,13 @@ class SpeculativeConfig:
         defaults = {f.name: f.default for f in fields(self)}
         for name, method in _OF_METHOD.items():
             if method != self.method and getattr(self, name) != defaults[name]:
-                raise UsageError(f"speculative_config[{name!r}] is read by method {method!r} only; the method is {self.method!r}")
+                raise UsageError(
+                    f"speculative_config[{name!r}] is read by method {method!r} only; the method is {self.method!r}"
+                )
         implied = REJECTION_RULES[self.rejection_sample_method]
         if self.rule and implied and self.rule != implied:
             raise UsageError(
-                f"rule {self.rule!r} contradicts rejection_sample_method {self.rejection_sample_method!r}, which means {implied!r}"
+                f"rule {self.rule!r} contradicts rejection_sample_method {self.rejection_sample_method!r} (rule {implied!r})"
             )
 
     @property

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, overload
 from draftproof.core.chance import KeyedChance, stream_key
 from draftproof.core.params import SamplingParams
 from draftproof.core.pipeline import LawPipeline
-from draftproof.core.rules import RULES, Rule
+from draftproof.core.rules import RULES
+from draftproof.core.rules.protocol import Rule
 from draftproof.decode.config import SpeculativeConfig
 from draftproof.decode.generation import Generation
 from draftproof.decode.plain import PlainGeneration
@@ -131,7 +132,8 @@ class Decoder:
         ids = prompt_ids(prompt, self.tokenizer, self.target.vocab_size)
         if self.target.max_length is not None and len(ids) >= self.target.max_length:
             raise UsageError(
-                f"the prompt has {len(ids)} tokens; {self.target.name} holds {self.target.max_length}, and one must be left to generate"
+                f"the prompt has {len(ids)} tokens; {self.target.name} holds {self.target.max_length}, "
+                "and one must be left to generate"
             )
         if params.max_tokens is None and self.target.max_length is None:
             raise UsageError(f"max_tokens is needed: {self.target.name} has no context limit to stop at")
@@ -184,8 +186,8 @@ class PlainDecoder(Decoder):
 class SpeculativeDecoder(Decoder):
     """A target with a drafter.
 
-    draft_model: a transformers module, a LanguageModel, a Drafter of your own, or None. target_model: a transformers module or a
-    LanguageModel. tokenizer: None means ids in and ids out. device: where live modules are moved, None leaves them.
+    draft_model: a transformers module, a LanguageModel, a Drafter of your own, or None. target_model: a transformers module
+    or a LanguageModel. tokenizer: None means ids in and ids out. device: where live modules are moved, None leaves them.
     speculative_config: vLLM's keys, see `SpeculativeConfig`; with a `draft_model` object, "method" and "model" are implied.
     """
 
@@ -247,14 +249,14 @@ class SpeculativeDecoder(Decoder):
             params=params,
             pipeline=pipeline,
             stopper=self._stopper(ids, params, streams),
-            rule=self._rule(params),
+            rule=self.rule_for(params),
             chance_at=partial(KeyedChance, stream_key(params.seed or 0, index)),
             drafting=drafting.open(Request(ids, params, pipeline, self.target, index)) if drafting else None,
             wants=drafting.wants if drafting else Generation.wants,
             num_speculative_tokens=length,
         )
 
-    def _rule(self, params: SamplingParams) -> Rule:
+    def rule_for(self, params: SamplingParams) -> Rule:
         """At temperature 0 every lossless rule is `match`, which needs no laws."""
         return RULES["match"] if params.temperature == 0 and self.rule.lossless else self.rule
 
@@ -267,7 +269,7 @@ class SpeculativeDecoder(Decoder):
         return self.config.num_speculative_tokens if asked is None else asked
 
     def _statistics(self, rounds: Sequence[Round], params: SamplingParams) -> Statistics:
-        rule = self._rule(params)
+        rule = self.rule_for(params)
         method = self.drafter.name if self.drafter and self._draft_length(params) else "none"
         return statistics(rounds, method=method, rule=rule.name, lossless=rule.lossless, notes=self.config.notes)
 

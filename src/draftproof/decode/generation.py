@@ -69,9 +69,7 @@ class Generation:
         verdict = self.rule.verify(draft, laws, chance)
         tokens, num_accepted = self._commit(draft, verdict, output.logits)
         self.session.keep((*range(len(unread)), *(len(unread) + node for node in verdict.path[:num_accepted])))
-        record = replace(
-            self._record(start, draft, verdict, tokens, num_accepted, laws, builder), reads_prompt=len(unread) > 1
-        )
+        record = replace(self._record(start, draft, verdict, tokens, num_accepted, laws, builder), reads_prompt=len(unread) > 1)
         self._tell(start, unread, draft, verdict.path[:num_accepted], output, record)
         seconds = Seconds(
             draft=before_verify - before_draft,

@@ -38,6 +38,15 @@ class RecordHeader:
     draftproof: str = __version__
 
 
+def check_path(path: str | Path) -> None:
+    """UsageError when a record could not be written to `path`; touches nothing."""
+    path = Path(path)
+    if path.is_dir():
+        raise UsageError(f"rounds cannot be recorded in {path}: it is a folder; name a file")
+    if not path.parent.is_dir():
+        raise UsageError(f"rounds cannot be recorded in {path}: there is no folder {path.parent}")
+
+
 class RoundWriter:
     """Writes one file; a context manager. An existing file is replaced. UsageError when the path cannot be written."""
 

@@ -48,6 +48,12 @@ class Completion:
         """Emitted tokens per second of wall time, reading the prompt included."""
         return len(self.token_ids) / self.seconds
 
+    @property
+    def decode_tokens_per_second(self) -> float | None:
+        """The same without reading the prompt: tokens after the first round per second after it; None when there are none."""
+        later = len(self.token_ids) - len(self.rounds[0].tokens)
+        return later / (self.seconds - self.first_token_seconds) if later else None
+
 
 @dataclass(frozen=True)
 class Result:

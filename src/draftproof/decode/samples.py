@@ -84,8 +84,8 @@ class Sample:
                 count += len(tokens)
                 ended = finish if number == len(stretches) - 1 else None
                 text = self._release(count, ends=ended is not None)
-                reasons = (ended.reason, ended.stop_reason) if ended else (None, None)
-                yield Piece(text, tokens, origin, *reasons, self._index)
+                reason, stop_reason = (ended.reason, ended.stop_reason) if ended else (None, None)
+                yield Piece(text, tokens, origin, reason, stop_reason, self._index)
 
     def completion(self, stats: Statistics, wants_logprobs: bool) -> Completion:
         """The finished sample."""

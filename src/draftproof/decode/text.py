@@ -20,9 +20,7 @@ class Tokenizer(Protocol):
 
 def decode_all(tokenizer: Tokenizer, token_ids: Sequence[int], skip_special_tokens: bool) -> str:
     """The text of `token_ids`, spaces left as they are."""
-    return tokenizer.decode(
-        list(token_ids), skip_special_tokens=skip_special_tokens, clean_up_tokenization_spaces=False
-    )
+    return tokenizer.decode(list(token_ids), skip_special_tokens=skip_special_tokens, clean_up_tokenization_spaces=False)
 
 
 class Detokenizer:

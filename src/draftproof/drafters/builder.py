@@ -14,7 +14,8 @@ from draftproof.core.records import ROOT, Array, Draft, Selection
 from draftproof.errors import InvalidLogitsError, UsageError
 
 LengthPolicy = Callable[[Array | None, int], bool]
-"""(draft law about to be drawn from, None at temperature 0; depth) -> whether to draw. May look at laws and past rounds, never at this draft's tokens."""
+"""(draft law about to be drawn from, None at temperature 0; depth) -> whether to draw. May look at laws and past rounds, never
+at this draft's tokens."""
 
 
 class DraftBuilder:

@@ -61,8 +61,8 @@ class DraftSession(Protocol):
 
 
 class Drafter(Protocol):
-    """name: as in `speculative_config["method"]`. selections: the kinds of draft it may build, so that a rule that cannot verify
-    them is refused before the first token. trees: whether its drafts may branch. wants: see `Wants`."""
+    """name: as in `speculative_config["method"]`. selections: the kinds of draft it may build, so that a rule that cannot
+    verify them is refused before the first token. trees: whether its drafts may branch. wants: see `Wants`."""
 
     name: str
     selections: frozenset[Selection]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from draftproof.errors import UsageError
-from draftproof.models.protocol import Output, Step
+from draftproof.models.protocol import LanguageModel, Output, Step
 
 LawFunction = Callable[[tuple[int, ...]], ArrayLike]
 
@@ -20,8 +20,8 @@ LawFunction = Callable[[tuple[int, ...]], ArrayLike]
 class TableModel:
     """laws: a table [vocab, vocab] of rows summing to 1, or a function (prefix) -> [vocab].
 
-    vocab_size is needed with a function. max_length: context limit in tokens. eos_token_ids: ids that end a text. hidden: optional function
-    (prefix, layer) -> vector, the hidden state after the prefix."""
+    vocab_size is needed with a function. max_length: context limit in tokens. eos_token_ids: ids that end a text.
+    hidden: optional function (prefix, layer) -> vector, the hidden state after the prefix."""
 
     supports_trees = True
 
@@ -76,7 +76,8 @@ class TableSession:
     """The tokens read so far; after a tree pass, the candidates that `keep` chooses from."""
 
     def __init__(self, model: TableModel) -> None:
-        self.model = model
+        self.model: LanguageModel = model
+        self._table = model
         self._tokens: tuple[int, ...] = ()
         self._tree: tuple[Step, int] | None = None
 
@@ -92,17 +93,19 @@ class TableSession:
         if self._tree is not None and self._tree[0].parents is not None:
             raise UsageError("a tree pass must be settled by keep() or rollback() before the next one")
         tokens = tuple(step.tokens)
-        if self.model.max_length is not None and self.length + len(tokens) > self.model.max_length:
-            raise UsageError(f"{self.model.name} holds {self.model.max_length} tokens; {self.length + len(tokens)} were given")
+        if self._table.max_length is not None and self.length + len(tokens) > self._table.max_length:
+            raise UsageError(
+                f"{self._table.name} holds {self._table.max_length} tokens; {self.length + len(tokens)} were given"
+            )
         parents = range(-1, len(tokens) - 1) if step.parents is None else step.parents
         prefixes: list[tuple[int, ...]] = []
         for token, parent in zip(tokens, parents, strict=True):
-            if not 0 <= token < self.model.vocab_size:
-                raise UsageError(f"token {token} is outside the vocabulary of {self.model.vocab_size}")
+            if not 0 <= token < self._table.vocab_size:
+                raise UsageError(f"token {token} is outside the vocabulary of {self._table.vocab_size}")
             prefixes.append((self._tokens if parent < 0 else prefixes[parent]) + (token,))
         rows = range(len(tokens)) if step.rows is None else step.rows
-        logits = np.stack([self.model.logits(prefixes[row]) for row in rows])
-        hidden = {layer: np.stack([self.model.hidden(prefix, layer) for prefix in prefixes]) for layer in step.hidden}
+        logits = np.stack([self._table.logits(prefixes[row]) for row in rows])
+        hidden = {layer: np.stack([self._table.hidden(prefix, layer) for prefix in prefixes]) for layer in step.hidden}
         self._tree = (step, self.length)
         self._tokens += tokens
         return Output(logits, hidden)

@@ -1,0 +1,128 @@
+"""The kinds of draft every rule is proven against, each as a drafter that runs and as a plain description of what it does.
+
+The description, `plan(context, path)`, says what comes under a drafted path: a law to draw from, a token to guess, or None to
+stop. The proof computes the expected length from it, independently of the drafter's code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from draftproof.core.pipeline import LawPipeline
+from draftproof.core.records import Array, Observation, Selection
+from draftproof.drafters.builder import DraftBuilder, LengthPolicy
+from draftproof.drafters.draft_model import DraftModel
+from draftproof.drafters.ngram import NGram
+from draftproof.drafters.protocol import Drafter, Request, Wants
+from draftproof.models.protocol import LanguageModel, Output, Step
+from draftproof.models.table import TableModel
+
+Plan = Callable[[tuple[int, ...], tuple[int, ...]], "Array | int | None"]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A drafter, its description, and the length policy it runs under."""
+
+    name: str
+    drafter: Drafter
+    plan: Plan
+    policy: LengthPolicy | None = None
+
+
+class PlannedDrafter:
+    """A drafter that does what a plan says."""
+
+    selections: frozenset[Selection] = frozenset({"iid", "fixed"})
+    trees = False
+    wants = Wants()
+
+    def __init__(self, name: str, plan: Plan) -> None:
+        self.name, self.plan = name, plan
+
+    def open(self, request: Request) -> PlannedSession:
+        return PlannedSession(self.plan)
+
+
+class PlannedSession:
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+
+    def propose(self, context: Sequence[int], draft: DraftBuilder) -> Generator[Step, Output, None] | None:
+        while draft.room > 0:
+            choice = self._plan(tuple(context), draft.path())
+            if choice is None:
+                return None
+            if isinstance(choice, int):
+                draft.guess(choice)
+            else:
+                draft.draw(choice)
+        return None
+
+    def observe(self, seen: Observation) -> None:
+        """A plan reads the context only."""
+
+    def state_key(self) -> Hashable:
+        return ()
+
+    def close(self) -> None:
+        """Nothing held."""
+
+
+def kinds(
+    target: TableModel, draft: TableModel, laws: LawPipeline, wrap: Callable[[TableModel], LanguageModel]
+) -> dict[str, Kind]:
+    """Every kind of draft for one pair under one request's parameters. `wrap` makes the model the drafter really runs."""
+
+    def law_of(model: TableModel) -> Callable[[tuple[int, ...], tuple[int, ...]], Any]:
+        return lambda context, path: laws.law(model.logits(context + path), context, path)
+
+    q_law, p_law = law_of(draft), law_of(target)
+    narrow = TableModel(lambda prefix: _narrowed(draft.law(prefix)), vocab_size=draft.vocab_size, name="narrow")
+    narrow_law = law_of(narrow)
+
+    def best(context: tuple[int, ...], path: tuple[int, ...]) -> int:
+        return int(np.argmax(q_law(context, path)))
+
+    def stops_after(context: tuple[int, ...], path: tuple[int, ...]) -> Any:
+        return None if path and path[-1] == 0 else q_law(context, path)
+
+    def sure(law: Any, depth: int) -> bool:
+        return law is None or float(max(law.tolist())) > 0.45
+
+    def stops_before(context: tuple[int, ...], path: tuple[int, ...]) -> Any:
+        law = q_law(context, path)
+        return law if sure(law, len(path)) else None
+
+    sampled = DraftModel(wrap(draft))
+    listed = [
+        Kind("sampled", sampled, q_law),
+        Kind("greedy", DraftModel(wrap(draft), "greedy"), best),
+        Kind("narrow", DraftModel(wrap(narrow)), narrow_law),
+        Kind("same", DraftModel(wrap(target)), p_law),
+        Kind("empty", PlannedDrafter("empty", lambda context, path: None), lambda context, path: None),
+        Kind("stops_before", sampled, stops_before, sure),
+        Kind("stops_after", PlannedDrafter("stops_after", stops_after), stops_after),
+        Kind("ngram", NGram(2, 1), lambda context, path: _looked_up(context, path, laws, 2)),
+    ]
+    return {kind.name: kind for kind in listed}
+
+
+def _narrowed(law: Array) -> Array:
+    """The law without its least likely token: a draft whose support misses some of the target's."""
+    kept = np.where(np.arange(len(law)) == int(np.argmin(law)), 0.0, law)
+    return kept / kept.sum()
+
+
+def _looked_up(context: tuple[int, ...], path: tuple[int, ...], laws: LawPipeline, longest: int) -> int | None:
+    """Prompt lookup by brute force: the longest suffix first, its latest earlier occurrence, copied past the end."""
+    for n in range(min(longest, len(context) - 1), 0, -1):
+        for end in range(len(context) - 1, n - 1, -1):
+            if context[end - n : end] == context[-n:]:
+                copied = (*context, *path)[end + len(path)]
+                return None if laws.forbids(copied, context, path) else copied
+    return None

@@ -1,0 +1,233 @@
+"""The exact output law of the whole decode loop, by walking every outcome of every round.
+
+What runs is `Generation.round` itself, with the enumerating source in place of keyed chance. Rounds are memoised on
+(context, drafter state), so a few dozen rounds stand for all runs.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from draftproof.audit.drafting import Kind, kinds
+from draftproof.audit.expected import expected_tokens_of_round
+from draftproof.audit.toys import pairs
+from draftproof.core.chance import Purpose
+from draftproof.core.enumerate import EnumeratingChance, KeyFunction, Known, outcomes, round_key
+from draftproof.core.params import SamplingParams
+from draftproof.core.pipeline import LawPipeline
+from draftproof.core.rules import RULES
+from draftproof.core.rules.protocol import Rule
+from draftproof.decode.drive import drive
+from draftproof.decode.generation import Generation
+from draftproof.decode.stopping import Stopper
+from draftproof.drafters.protocol import Request
+from draftproof.models.protocol import LanguageModel
+from draftproof.models.table import TableModel
+
+PROMPT = (0, 1, 0)
+HORIZON = 4
+TOLERANCE = 1e-12
+Law = dict[tuple[int, ...], float]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One cell of the proof table. `rule` is a name in RULES; `params` a name in `table.PARAMETERS`."""
+
+    rule: str
+    draft: str
+    pair: str
+    params: str
+    sampling: SamplingParams
+    num_speculative_tokens: int = 2
+
+
+@dataclass(frozen=True)
+class Proof:
+    """tv: total variation between the loop's law of the first tokens and the target's. length_error: largest difference between
+    a round's expected tokens and the rule's formula. rounds: how many distinct rounds were walked."""
+
+    case: Case
+    tv: float
+    length_error: float
+    rounds: int
+
+    @property
+    def holds(self) -> bool:
+        return self.tv <= TOLERANCE and self.length_error <= TOLERANCE
+
+
+@dataclass
+class Harness:
+    """A generation to enumerate, with what the reference needs. Mutants replace single parts of it."""
+
+    target: TableModel
+    kind: Kind
+    laws: LawPipeline
+    generation: Generation
+    rule_name: str
+    ends: frozenset[int]
+    share: bool = False
+    key: KeyFunction = round_key
+
+
+def harness(case: Case, wrap: Callable[[TableModel], LanguageModel] = lambda model: model, rule: Rule | None = None) -> Harness:
+    """The generation of `case`, ready for its first round. `wrap` may turn the models into torch ones."""
+    pair = pairs()[case.pair]
+    model = wrap(pair.target)
+    laws = LawPipeline(
+        case.sampling, num_prompt_tokens=len(PROMPT), vocab_size=model.vocab_size, eos_token_ids=model.eos_token_ids
+    )
+    kind = kinds(pair.target, pair.draft, laws, wrap)[case.draft]
+    stopper = Stopper(case.sampling, eos_token_ids=model.eos_token_ids, limit=case.sampling.max_tokens or HORIZON)
+    generation = Generation(
+        session=model.open(),
+        context=list(PROMPT),
+        params=case.sampling,
+        pipeline=laws,
+        stopper=stopper,
+        rule=rule or RULES[case.rule],
+        chance_at=_no_chance,
+        drafting=kind.drafter.open(Request(PROMPT, case.sampling, laws, model)),
+        num_speculative_tokens=case.num_speculative_tokens,
+        policy=kind.policy,
+    )
+    ends = {*(() if case.sampling.ignore_eos else model.eos_token_ids), *(case.sampling.stop_token_ids or ())}
+    return Harness(pair.target, kind, laws, generation, case.rule, frozenset(ends))
+
+
+def prove(case: Case, wrap: Callable[[TableModel], LanguageModel] = lambda model: model) -> Proof:
+    """Enumerate one case and compare it with the target and the formula."""
+    return compare(case, harness(case, wrap))
+
+
+def compare(case: Case, made: Harness) -> Proof:
+    """The proof of an already made harness."""
+    walk = Walk(made)
+    law = walk.law()
+    return Proof(case, total_variation(law, target_law(made)), walk.length_error, len(walk.seen))
+
+
+class Walk:
+    """Enumerates a harness round by round."""
+
+    def __init__(self, made: Harness) -> None:
+        self.made = made
+        self.seen: dict[Any, Law] = {}
+        self.length_error = 0.0
+
+    def law(self) -> Law:
+        """The law of the first HORIZON tokens (shorter where the text ended)."""
+        return self._after(self.made.generation, {})
+
+    def _after(self, generation: Generation, known: Known) -> Law:
+        emitted = tuple(generation.context[len(PROMPT) :])
+        if len(emitted) >= HORIZON or generation.finished:
+            return {emitted[:HORIZON]: 1.0}
+        drafting = generation.drafting
+        key = (emitted, drafting.state_key() if drafting else None, tuple(sorted(known.items())))
+        if key not in self.seen:
+            self.seen[key] = self._expand(generation, known)
+        return self.seen[key]
+
+    def _expand(self, generation: Generation, known: Known) -> Law:
+        law: Law = defaultdict(float)
+        length = total = 0.0
+        start = len(generation.context)
+        for probability, after, left in self._rounds(generation, known):
+            total += probability
+            length += probability * (len(after.context) - start)
+            for tokens, mass in self._after(after, left).items():
+                law[tokens] += probability * mass
+        self._check_length(generation, length, total)
+        return dict(law)
+
+    def _rounds(self, generation: Generation, known: Known) -> Iterator[tuple[float, Generation, Known]]:
+        """Every outcome of one round, run on a copy: (probability, the generation after it, keys that could come again)."""
+
+        def run(chance: EnumeratingChance) -> Generation:
+            after = clone(generation)
+            after.chance_at = lambda start: chance
+            drive(after.round())
+            after.chance_at = _no_chance
+            return after
+
+        made = self.made
+        start = len(generation.context)
+        for outcome, after in outcomes(run, start, known, share=made.share, key=made.key):
+            open_keys = {k: v for k, v in outcome.known.items() if _may_repeat(k, len(after.context), made.key)}
+            yield outcome.probability, after, open_keys
+
+    def _check_length(self, generation: Generation, length: float, total: float) -> None:
+        made = self.made
+        depth = min(generation.num_speculative_tokens, generation.stopper.remaining - 1)
+        laws, target = made.laws, made.target
+        expected = expected_tokens_of_round(
+            made.rule_name,
+            lambda context, path: np.asarray(laws.law(target.logits(context + path), context, path)),
+            made.kind.plan,
+            tuple(generation.context),
+            depth,
+            made.ends,
+        )
+        self.length_error = max(self.length_error, abs(length - expected), abs(total - 1.0))
+
+
+def clone(generation: Generation) -> Generation:
+    """A copy whose sequence state is its own and whose models, laws and rule are shared."""
+    after = replace(generation, context=list(generation.context), stopper=copy.copy(generation.stopper))
+    after.session = _clone_session(generation.session)
+    if generation.drafting is not None:
+        after.drafting = copy.copy(generation.drafting)
+        for name, value in vars(after.drafting).items():
+            if hasattr(value, "rollback"):
+                setattr(after.drafting, name, _clone_session(value))
+            elif isinstance(value, (dict, list, set)):
+                setattr(after.drafting, name, copy.deepcopy(value))
+    return after
+
+
+def _clone_session(session: Any) -> Any:
+    """Table sessions hold only immutable values, so a shallow copy is independent."""
+    return copy.copy(session)
+
+
+def target_law(made: Harness) -> Law:
+    """The target's own law of the first HORIZON tokens under the parameters, ended by end tokens."""
+    law: Law = {}
+
+    def walk(emitted: tuple[int, ...], mass: float) -> None:
+        limit = made.generation.params.max_tokens or HORIZON
+        ended = bool(emitted) and emitted[-1] in made.ends and len(emitted) >= made.generation.params.min_tokens
+        if len(emitted) >= min(HORIZON, limit) or ended:
+            law[emitted] = law.get(emitted, 0.0) + mass
+            return
+        context = (*PROMPT, *emitted)
+        for token, chance in enumerate(made.laws.law(made.target.logits(context), context).tolist()):
+            if chance > 0:
+                walk((*emitted, token), mass * chance)
+
+    walk((), 1.0)
+    return law
+
+
+def total_variation(one: Law, other: Law) -> float:
+    """Half the sum of absolute differences."""
+    return 0.5 * sum(abs(one.get(key, 0.0) - other.get(key, 0.0)) for key in {*one, *other})
+
+
+def _may_repeat(key: tuple[int, int, int], length: int, function: KeyFunction) -> bool:
+    """Whether a later round, starting at `length` or beyond, could ask for this key again. Keys that carry the start of their
+    round cannot; keys by position can, from `length` on."""
+    by_position = key[0] == Purpose.TARGET or function is not round_key
+    return by_position and key[1] >= length
+
+
+def _no_chance(start: int) -> Any:
+    raise AssertionError("a round was run outside the enumeration")

@@ -1,0 +1,62 @@
+"""Three pairs of 3-token models to prove rules on: laws that read the whole prefix, a Markov chain, and laws with zeros."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftproof.models.table import TableModel
+
+VOCAB = 3
+EOS = 2
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A target and a draft model over the same three tokens."""
+
+    name: str
+    target: TableModel
+    draft: TableModel
+
+
+def _from_prefix(seed: int, sharpness: float, prefix: tuple[int, ...]) -> NDArray[np.float64]:
+    """A law that depends on every token of the prefix and on its length."""
+    rng = np.random.default_rng([seed, len(prefix), *prefix])
+    mass = np.exp(sharpness * rng.normal(size=VOCAB))
+    law: NDArray[np.float64] = mass / mass.sum()
+    return law
+
+
+def _with_zeros(seed: int, prefix: tuple[int, ...]) -> NDArray[np.float64]:
+    """As `_from_prefix` with about 30% of the entries zero: one of the three, nine times out of ten. Two are always left, so
+    that no ban of a single token empties the law."""
+    law = _from_prefix(seed, 1.0, prefix)
+    rng = np.random.default_rng([seed + 1, len(prefix), *prefix])
+    if rng.random() < 0.9:
+        law[rng.integers(VOCAB)] = 0.0
+    return law / law.sum()
+
+
+@cache
+def pairs() -> dict[str, Pair]:
+    """Full history, Markov and zeros, by name."""
+    full = Pair(
+        "full_history",
+        TableModel(lambda prefix: _from_prefix(1, 1.0, prefix), vocab_size=VOCAB, eos_token_ids=(EOS,)),
+        TableModel(lambda prefix: _from_prefix(2, 1.0, prefix), vocab_size=VOCAB),
+    )
+    markov = Pair(
+        "markov",
+        TableModel([[0.6, 0.3, 0.1], [0.2, 0.7, 0.1], [0.1, 0.3, 0.6]], eos_token_ids=(EOS,)),
+        TableModel([[0.2, 0.5, 0.3], [0.5, 0.2, 0.3], [0.4, 0.5, 0.1]]),
+    )
+    zeros = Pair(
+        "zeros",
+        TableModel(lambda prefix: _with_zeros(3, prefix), vocab_size=VOCAB, eos_token_ids=(EOS,)),
+        TableModel(lambda prefix: _with_zeros(5, prefix), vocab_size=VOCAB),
+    )
+    return {pair.name: pair for pair in (full, markov, zeros)}
