@@ -89,7 +89,7 @@ class Decoder:
                 else:
                     sample.run_to_end()
                 outputs.append(sample.completion(self._statistics(sample.rounds, params), params.logprobs is not None))
-                prompt_logprobs = prompt_logprobs or getattr(generation, "prompt_logprobs", None)
+                prompt_logprobs = prompt_logprobs or generation.prompt_logprobs
         finally:
             session.close()
         assert params.seed is not None
@@ -168,10 +168,8 @@ class PlainDecoder(Decoder):
     def _generation(
         self, session: Session, ids: tuple[int, ...], params: SamplingParams, index: int, streams: bool
     ) -> PlainGeneration:
-        if params.prompt_logprobs is not None:
-            raise UsageError(
-                "prompt_logprobs is not available from plain decoding; the speculative decoder gives the same values"
-            )
+        if index > 0:
+            params = replace(params, prompt_logprobs=None)
         session.rollback(min(session.length, len(ids) - 1))
         return PlainGeneration(
             session=session,

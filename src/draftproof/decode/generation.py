@@ -17,13 +17,12 @@ from draftproof.core.pipeline import LawPipeline
 from draftproof.core.records import ROOT, Array, Draft, Observation, Origin, Round, Seconds, Verdict
 from draftproof.core.rules.protocol import Rule
 from draftproof.decode.logprobs import TokenLogprobs, row_logprobs, top_ids
+from draftproof.decode.scoring import score_prompt
 from draftproof.decode.stopping import Stopper
 from draftproof.decode.target_laws import RowLaws
 from draftproof.drafters.builder import DraftBuilder, LengthPolicy
 from draftproof.drafters.protocol import DraftSession, Wants
 from draftproof.models.protocol import Output, Session, Step
-
-_LOGPROB_CHUNK = 256
 
 
 @dataclass
@@ -54,7 +53,11 @@ class Generation:
 
     def round(self) -> Generator[Step, Output, Round]:
         """One round; returns its record. Must not be called once `finished`."""
-        yield from self._score_prompt()
+        if self.params.prompt_logprobs is not None and not self.prompt_logprobs:
+            observe = self.drafting.observe if self.drafting else None
+            self.prompt_logprobs = yield from score_prompt(
+                self.session, tuple(self.context), self.params.prompt_logprobs, hidden=self.wants.hidden, observe=observe
+            )
         begin = perf_counter()
         start, chance = len(self.context), self.chance_at(len(self.context))
         before_draft = perf_counter()
@@ -187,19 +190,3 @@ class Generation:
                 round=record,
             )
         )
-
-    def _score_prompt(self) -> Generator[Step, Output, None]:
-        """Read the prompt up to its last token in pieces, keeping log-probabilities, when they were asked for."""
-        wanted = self.params.prompt_logprobs
-        if wanted is None or self.prompt_logprobs:
-            return
-        prompt = list(self.context)
-        self.session.rollback(0)
-        self.prompt_logprobs.append(None)
-        for begin in range(0, len(prompt) - 1, _LOGPROB_CHUNK):
-            piece = prompt[begin : min(begin + _LOGPROB_CHUNK, len(prompt) - 1)]
-            output = yield Step(self.session, piece, hidden=self.wants.hidden)
-            for i in range(len(piece)):
-                self.prompt_logprobs.append(row_logprobs(output.logits[i], prompt[begin + i + 1], wanted))
-            if self.drafting is not None:
-                self.drafting.observe(Observation(start=begin, tokens=piece, hidden=output.hidden))

@@ -11,6 +11,7 @@ from draftproof.core.params import SamplingParams
 from draftproof.core.pipeline import LawPipeline
 from draftproof.core.records import Round, Seconds
 from draftproof.decode.logprobs import TokenLogprobs, row_logprobs
+from draftproof.decode.scoring import score_prompt
 from draftproof.decode.stopping import Stopper
 from draftproof.models.protocol import Output, Session, Step
 
@@ -26,6 +27,7 @@ class PlainGeneration:
     stopper: Stopper
     chance_at: Callable[[int], Chance]
     logprobs: list[TokenLogprobs] = field(default_factory=list)
+    prompt_logprobs: list[TokenLogprobs | None] = field(default_factory=list)
 
     @property
     def finished(self) -> bool:
@@ -33,6 +35,9 @@ class PlainGeneration:
 
     def round(self) -> Generator[Step, Output, Round]:
         """Read what is unread, draw one token, commit it."""
+        if self.params.prompt_logprobs is not None and not self.prompt_logprobs:
+            prompt, wanted = tuple(self.context), self.params.prompt_logprobs
+            self.prompt_logprobs = yield from score_prompt(self.session, prompt, wanted)
         begin = perf_counter()
         start = len(self.context)
         unread = tuple(self.context[self.session.length :])
