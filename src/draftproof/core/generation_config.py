@@ -145,7 +145,7 @@ def _forced(read: _Reader, found: dict[str, Any]) -> list[Any]:
     for name, forced in (("forced_bos_token_id", bos), ("forced_eos_token_id", eos)):
         ids = () if forced is None else (forced,) if isinstance(forced, int) else tuple(forced)
         if banned.intersection(ids):
-            read.refuse(name, forced, "the same token is suppressed, so nothing would be left to sample")
+            read.refuse(name, forced, "a token of it is suppressed as well")
     if bos is not None:
         built.append(_transformers("ForcedBOSTokenLogitsProcessor")(bos))
     if eos is not None:

@@ -1,71 +1,186 @@
-"""Logits -> law under the sampling parameters of one request; the same object serves the target and the drafters."""
+"""Logits -> law under the sampling parameters of one request; the same object serves the target and the drafters.
+
+The order is that of transformers' `generate`: logit bias, repetition penalty, presence and frequency penalty (vLLM applies
+them here), bad words, EOS before min_tokens, suppressed and allowed tokens, extra logits processors; then temperature, top-k,
+top-p, min-p, extra warpers. Every row has its own history: the committed context and the drafted tokens before it.
+
+On a CPU all of this is computed by NumPy, for tensors through their NumPy view: what the enumerator proves on arrays is what
+runs on tensors. Only the softmax of a tensor without truncation is torch's own.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import Any
 
-from array_api_compat import array_namespace, device
+import numpy as np
+from array_api_compat import array_namespace, device, is_numpy_array, is_torch_array
 
+from draftproof.core.bans import Bans
+from draftproof.core.dense import dense_laws, dense_scores, softmax
 from draftproof.core.params import SamplingParams
+from draftproof.core.penalties import Penalties
+from draftproof.core.processors import Processors
 from draftproof.core.records import Array
+from draftproof.core.truncate import Truncation, write_law, write_scores
+from draftproof.errors import InvalidLogitsError, UsageError
+
+Path = Sequence[int]
 
 
 class LawPipeline:
-    """The law of one request's next tokens.
+    """The laws of one request's next tokens. Made once a request; not for use by two threads at once.
 
     greedy: temperature is 0, every law is one-hot. reads_history: the law of a row depends on the tokens before it.
-    """
-
-    greedy: bool
-    reads_history: bool
+    UsageError when a token id of `params` is outside the vocabulary, no token is left, or bad words are not resolved."""
 
     def __init__(
         self, params: SamplingParams, *, num_prompt_tokens: int, vocab_size: int, eos_token_ids: Sequence[int] = ()
     ) -> None:
-        self.params = params
-        self.num_prompt_tokens = num_prompt_tokens
-        self.vocab_size = vocab_size
+        self.params, self.num_prompt_tokens, self.vocab_size = params, num_prompt_tokens, vocab_size
         self.eos_token_ids = tuple(eos_token_ids)
         self.greedy = params.temperature == 0
-        self.reads_history = False
+        self._penalties = Penalties(params, num_prompt_tokens, vocab_size)
+        self._bans = Bans(params, num_prompt_tokens, vocab_size, self.eos_token_ids)
+        self._processors = Processors(params.logits_processors)
+        self._warpers = Processors(() if self.greedy else params.logits_warpers)
+        self._truncation = Truncation.of(params, vocab_size)
+        self._softmax_only = not self.greedy and not self._warpers and self._truncation.keeps_all
+        self._edits = self._bans.biased or self._bans.active or self._penalties.active or bool(self._processors)
+        self.reads_history = self._bans.reads_history or self._penalties.active or bool(self._processors) or bool(self._warpers)
+        self._invalid: Array = None
 
-    def law(self, logits: Array, context: Sequence[int], path: Sequence[int] = ()) -> Array:
-        """The law [vocab] of the token after `context + path`, from `logits` [vocab]; context is prompt + emitted, the
-        pending token last, path the drafted tokens after it. Raises InvalidLogitsError."""
-        return self.laws(logits[None], context, [path])[0]
+    def law(self, logits: Array, context: Sequence[int], path: Path = ()) -> Array:
+        """The law [vocab] of the token after `context + path`.
 
-    def laws(self, logits: Array, context: Sequence[int], paths: Sequence[Sequence[int]]) -> Array:
-        """Rows of `law`: logits [n, vocab], the path of each row -> [n, vocab]."""
-        xp = array_namespace(logits)
-        x = logits if logits.dtype == xp.float64 else xp.astype(logits, xp.float32)
+        logits: [vocab], left untouched. context: prompt and emitted tokens, the pending one last. path: drafted tokens after
+        it. float64 for float64 logits, else float32. InvalidLogitsError for NaN, +inf or no allowed token."""
+        return self.laws(logits[None, :], context, (path,))[0, :]
+
+    def laws(self, logits: Array, context: Sequence[int], paths: Sequence[Path]) -> Array:
+        """Row by row what `law` gives, to the bit: logits [n, vocab], one path a row -> [n, vocab]."""
+        x = self._processed(logits, context, paths)
+        if not is_numpy_array(x):
+            return self._accelerated_laws(x, context, paths)
+        tops = [row.max() for row in x]
+        for i, top in enumerate(tops):
+            if not math.isfinite(top):
+                raise self._complaint(logits, x, i, context, paths[i])
+        if self._softmax_only and is_torch_array(logits):
+            return dense_laws(array_namespace(logits).asarray(x), self._truncation)
+        out = np.empty_like(x)
+        with np.errstate(over="ignore"):
+            for i, path in enumerate(paths):
+                self._write_row(x[i], tops[i], context, path, out[i])
+        return out if is_numpy_array(logits) else array_namespace(logits).asarray(out)
+
+    def greedy_tokens(self, logits: Array, context: Sequence[int], paths: Sequence[Path]) -> list[int]:
+        """arg max of each row [n, vocab] after all processors, the lowest id among ties; one transfer for all rows."""
+        x = self._processed(logits, context, paths)
+        xp = array_namespace(x)
+        best = xp.argmax(x, axis=-1)
+        tops = xp.take_along_axis(x, best[:, None], axis=-1)[:, 0]
+        pairs = xp.stack([xp.astype(best, x.dtype), tops], axis=-1).tolist()  # float32 holds every id below 2^24
+        for i, (_, top) in enumerate(pairs):
+            if not math.isfinite(top):
+                raise self._complaint(logits, x, i, context, paths[i])
+        return [int(token) for token, _ in pairs]
+
+    def forbids(self, token: int, context: Sequence[int], path: Path = ()) -> bool:
+        """Whether bans alone (allowed and suppressed ids, bad words, EOS before min_tokens, a bias of -inf) make `token`
+        impossible after `context + path`. Logits processors cannot be asked."""
+        return self._bans.forbids(token, context, path)
+
+    def check(self) -> None:
+        """Raise the InvalidLogitsError that `laws` on an accelerator holds back so as not to wait for it. Once a round, where
+        the round waits anyway; on a CPU there is never anything to raise."""
+        invalid, self._invalid = self._invalid, None
+        if invalid is not None and bool(invalid):
+            raise InvalidLogitsError("a row of logits of this round holds NaN or infinity, or allows no token")
+
+    def _processed(self, logits: Array, context: Sequence[int], paths: Sequence[Path]) -> Array:
+        """Everything before the temperature: [n, vocab] float32 or float64, NumPy for what is in a CPU's memory. The logits
+        themselves where there is nothing to do, so not to be written to."""
+        if tuple(logits.shape) != (len(paths), self.vocab_size):
+            raise UsageError(
+                f"the logits have shape {list(logits.shape)}; allowed: [{len(paths)}, {self.vocab_size}], "
+                "a row for each path and a column for each token"
+            )
+        x, shared = _in_memory(logits)
+        if not self._edits:
+            return x
+        if shared:
+            x = array_namespace(x).asarray(x, copy=True)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if self._bans.biased:
+                self._bans.bias(x)
+            if self._penalties.active:
+                self._penalties.apply(x, context, paths)
+            if self._bans.active:
+                x = self._bans.apply(x, context, paths)
+        if self._processors:
+            self._processors.apply(x, context, paths)
+        return x
+
+    def _write_row(self, x: Array, top: Array, context: Sequence[int], path: Path, out: Array) -> None:
         if self.greedy:
-            ids = xp.arange(x.shape[-1], device=device(x))
-            return xp.astype(ids[None, :] == xp.argmax(x, axis=-1)[:, None], x.dtype)
-        law = _softmax((x - xp.max(x, axis=-1, keepdims=True)) / self.params.temperature)
-        if 0 < self.params.top_k < x.shape[-1]:
-            kth = xp.sort(x, axis=-1)[:, -self.params.top_k][:, None]
-            law = xp.where(x < kth, xp.zeros_like(law), law)
-            law = law / xp.sum(law, axis=-1, keepdims=True)
-        if self.params.top_p < 1:
-            order = xp.argsort(law, axis=-1, stable=True)
-            ascending = xp.cumulative_sum(xp.take_along_axis(law, order, axis=-1), axis=-1)
-            kept = ascending > 1 - self.params.top_p
-            kept[:, -1] = True
-            law = xp.where(xp.take_along_axis(kept, xp.argsort(order, axis=-1), axis=-1), law, xp.zeros_like(law))
-            law = law / xp.sum(law, axis=-1, keepdims=True)
-        return law
+            out[:] = 0
+            out[x.argmax()] = 1
+        elif not self._warpers:
+            write_law(x, top, self._truncation, out)
+        else:
+            write_scores(x, top, self._truncation, out)
+            self._warpers.apply(out[None, :], context, (path,))
+            if not math.isfinite(out.max()):
+                raise InvalidLogitsError(f"the logits warpers left no token or NaN at position {len(context) + len(path)}")
+            out[:] = softmax(out)
 
-    def greedy_tokens(self, logits: Array, context: Sequence[int], paths: Sequence[Sequence[int]]) -> list[int]:
-        """arg max of each row [n, vocab] after all processors, the lowest id among ties; one device transfer."""
-        xp = array_namespace(logits)
-        return [int(token) for token in xp.argmax(logits, axis=-1)]
+    def _accelerated_laws(self, x: Array, context: Sequence[int], paths: Sequence[Path]) -> Array:
+        xp = array_namespace(x)
+        if self.greedy:
+            laws = xp.astype(xp.arange(x.shape[-1], device=device(x)) == xp.argmax(x, axis=-1, keepdims=True), x.dtype)
+        elif not self._warpers:
+            laws = dense_laws(x, self._truncation)
+        else:
+            scores = dense_scores(x, self._truncation)
+            self._warpers.apply(scores, context, paths)
+            laws = softmax(scores)
+        invalid = xp.any(~xp.isfinite(xp.max(x, axis=-1))) | xp.any(~xp.isfinite(laws[:, 0]))
+        self._invalid = invalid if self._invalid is None else self._invalid | invalid
+        return laws
 
-    def forbids(self, token: int, context: Sequence[int], path: Sequence[int] = ()) -> bool:
-        """Whether the bans of the parameters alone make `token` impossible after `context + path`."""
-        return False
+    def _complaint(self, logits: Array, x: Array, row: int, context: Sequence[int], path: Path) -> InvalidLogitsError:
+        """What is wrong with a row, found out only once something is."""
+        raw, processed = (_on_cpu(array[row, :]) for array in (logits, x))
+        where = f"the logits of row {row}, for position {len(context) + len(path)},"
+        if np.isnan(raw).any():
+            return InvalidLogitsError(f"{where} hold NaN (first at token {int(np.isnan(raw).argmax())}): the model is at fault")
+        if np.isposinf(raw).any():
+            return InvalidLogitsError(f"{where} hold +inf (first at token {int(np.isposinf(raw).argmax())})")
+        if np.isnan(processed).any():
+            return InvalidLogitsError(f"{where} hold NaN after biases, penalties and logits processors, but not before")
+        if np.isposinf(processed).any():
+            return InvalidLogitsError(f"{where} hold +inf after biases, penalties and logits processors, but not before")
+        if np.isneginf(raw).all():
+            return InvalidLogitsError(f"{where} are all -inf: the model allows no token")
+        return InvalidLogitsError(f"{where} are all -inf after bans and logits processors: no token is allowed there")
 
 
-def _softmax(x: Array) -> Array:
-    xp = array_namespace(x)
-    mass = xp.exp(x)
-    return mass / xp.sum(mass, axis=-1, keepdims=True)
+def _in_memory(logits: Array) -> tuple[Array, bool]:
+    """(array, whether it shares memory with `logits`): float64 kept, all else float32; a CPU tensor as its NumPy view."""
+    xp = array_namespace(logits)
+    wanted = xp.float64 if logits.dtype == xp.float64 else xp.float32
+    x: Any = logits.detach() if is_torch_array(logits) else logits
+    shared = x.dtype == wanted
+    if not shared:
+        x = xp.astype(x, wanted)
+    if is_torch_array(x) and x.device.type == "cpu":
+        return x.numpy(), shared
+    return x, shared
+
+
+def _on_cpu(row: Array) -> Array:
+    if is_torch_array(row):
+        row = row.detach().double().cpu().numpy()
+    return np.asarray(row, dtype=np.float64)
