@@ -90,7 +90,9 @@ def fresh_logits(module: Any, tokens: Sequence[int]) -> torch.Tensor:
         return module(input_ids=torch.tensor([list(tokens)]), use_cache=False).logits[0]
 
 
-def word_tokenizer(num_tokens: int = VOCAB, swapped: tuple[int, int] | None = None, prefix: str = "w") -> PreTrainedTokenizerFast:
+def word_tokenizer(
+    num_tokens: int = VOCAB, swapped: tuple[int, int] | None = None, prefix: str = "w"
+) -> PreTrainedTokenizerFast:
     """Words w0, w1, ... are the tokens 0, 1, ...; `swapped` exchanges the ids of two of them."""
     ids = {f"{prefix}{i}": i for i in range(num_tokens)}
     if swapped is not None:

@@ -50,13 +50,13 @@ def convert_gguf(file: Path, folder: Path) -> None:
     note(f"converting {file.name} to safetensors in {folder.parent}, once; this takes up to a minute")
     with atomic_folder(folder) as work:
         try:
-            module, tokenizer = _read_gguf(file)
+            with no_progress_bars():
+                module, tokenizer = _read_gguf(file)
+                _tie_equal_layers(module)
+                module.save_pretrained(work)
+                tokenizer.save_pretrained(work)
         except Exception as error:
-            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            raise UsageError(f"{file} cannot be converted: {reason}") from error
-        _tie_equal_layers(module)
-        module.save_pretrained(work)
-        tokenizer.save_pretrained(work)
+            raise UsageError(f"{file} cannot be converted: {first_line(error)}") from error
 
 
 @contextmanager
@@ -74,6 +74,26 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
         os.replace(work, folder)
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, in one line; its kind when it says nothing."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+@contextmanager
+def no_progress_bars() -> Iterator[None]:
+    """Keep transformers from drawing progress bars while the block runs."""
+    from transformers.utils import logging
+
+    was_enabled = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        if was_enabled:
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 def _read_gguf(file: Path) -> tuple[Any, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from draftproof.errors import UsageError
-from draftproof.models.convert import converted_gguf, is_model_folder, note
+from draftproof.models.convert import converted_gguf, first_line, is_model_folder, no_progress_bars, note
 from draftproof.models.hf import HFModel
 from draftproof.models.pull import PULLABLE, pulled_folder
 from draftproof.models.support import check_config
@@ -50,7 +50,7 @@ def load_model(
 
     place, offline = locate(str(name_or_path), revision)
     common = {"revision": revision, "trust_remote_code": trust_remote_code, "local_files_only": offline}
-    with _one_sentence(name_or_path), _quiet():
+    with _one_sentence(name_or_path), no_progress_bars():
         config = AutoConfig.from_pretrained(place, **common)
         check_config(config, max_length)
         where = choose_device(device)
@@ -174,25 +174,6 @@ def _one_sentence(name: str | Path) -> Iterator[None]:
     except UsageError:
         raise
     except ImportError as error:
-        raise UsageError(f"{name} needs a package that is not installed: {_first_line(error)}") from error
+        raise UsageError(f"{name} needs a package that is not installed: {first_line(error)}") from error
     except (OSError, ValueError, KeyError) as error:
-        raise UsageError(f"{name} cannot be loaded: {_first_line(error)}") from error
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """No progress bars of transformers while the block runs."""
-    from transformers.utils import logging
-
-    was_enabled = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    try:
-        yield
-    finally:
-        if was_enabled:
-            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+        raise UsageError(f"{name} cannot be loaded: {first_line(error)}") from error
