@@ -7,11 +7,11 @@ import random
 
 import pytest
 import torch
-from tiny import FAMILIES, VOCAB, fresh_logits, llama, qwen2, table_model
 
 from draftproof.errors import UsageError
 from draftproof.models.hf import CHUNK, HFModel
 from draftproof.models.protocol import LanguageModel, Session, Step, extend
+from tiny import FAMILIES, VOCAB, fresh_logits, llama, qwen2, table_model
 
 
 @pytest.fixture(autouse=True)
@@ -254,7 +254,9 @@ def test_sequences_that_share_a_pass_equal_their_solo_runs(name):
     outputs = model.extend_many(steps)
     assert len(forwards) == 1
     sessions[1].keep([0, 2, 3])
-    expected = [fresh_logits(model.module, c + t) for c, t in zip(contexts, ([4], [4, 8, 9], [11, 12], [13, 14, 15]), strict=True)]
+    expected = [
+        fresh_logits(model.module, c + t) for c, t in zip(contexts, ([4], [4, 8, 9], [11, 12], [13, 14, 15]), strict=True)
+    ]
     torch.testing.assert_close(outputs[0].logits, expected[0][-1:], rtol=0, atol=1e-9)
     torch.testing.assert_close(outputs[1].logits, expected[1][[5, 3]], rtol=0, atol=1e-9)
     torch.testing.assert_close(outputs[2].logits, expected[2][-1:], rtol=0, atol=1e-9)

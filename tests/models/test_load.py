@@ -5,8 +5,6 @@ from __future__ import annotations
 import huggingface_hub
 import pytest
 import torch
-from tiny import fresh_logits, llama, word_tokenizer
-from tiny_gguf import CHAT_TEMPLATE, write_gguf
 from transformers import T5Config
 
 from draftproof.errors import UnsupportedModelError, UsageError
@@ -14,6 +12,8 @@ from draftproof.models import load
 from draftproof.models.convert import converted_gguf
 from draftproof.models.hf import HFModel
 from draftproof.models.pull import pulled_folder
+from tiny import fresh_logits, llama, word_tokenizer
+from tiny_gguf import CHAT_TEMPLATE, write_gguf
 
 
 @pytest.fixture(autouse=True)

@@ -9,12 +9,12 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from tiny import llama
-from tiny_gguf import write_gguf
 
 from draftproof.errors import UsageError
 from draftproof.models import pull as pulling
 from draftproof.models.hf import HFModel
+from tiny import llama
+from tiny_gguf import write_gguf
 
 NAME = pulling.DEFAULT_MODEL
 

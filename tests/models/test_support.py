@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tiny import SHAPE, fresh_logits, gpt2, llama, mistral, qwen2
 from transformers import (
     Gemma3TextConfig,
     GPTNeoConfig,
@@ -23,10 +22,13 @@ from draftproof.models import selfcheck
 from draftproof.models.hf import HFModel
 from draftproof.models.protocol import Step, extend
 from draftproof.models.support import check_config
+from tiny import SHAPE, fresh_logits, gpt2, llama, mistral, qwen2
 
 
 def test_a_sliding_window_is_refused_and_a_limit_within_it_accepted():
-    with pytest.raises(UnsupportedModelError, match=r"layer 0 of MistralConfig is sliding_attention over 8 tokens.*max_length=8"):
+    with pytest.raises(
+        UnsupportedModelError, match=r"layer 0 of MistralConfig is sliding_attention over 8 tokens.*max_length=8"
+    ):
         HFModel(mistral())
     module = mistral(torch.float64)
     model = HFModel(module, max_length=8)

@@ -7,12 +7,12 @@ import copy
 import numpy as np
 import pytest
 import torch
-from tiny import llama, word_tokenizer
 
 from draftproof.errors import VocabularyMismatchError
 from draftproof.models.hf import HFModel
 from draftproof.models.protocol import Step, extend
 from draftproof.models.vocabulary import align_logits, check_same_tokens
+from tiny import llama, word_tokenizer
 
 
 def test_padded_output_layers_emit_only_real_tokens():
