@@ -367,3 +367,51 @@ def test_min_tokens_holds_back_eos_and_stop_ids_until_enough_are_generated() -> 
         assert law.tolist() == ([0, 0.5, 0.5, 0] if held else [0.25] * 4)
         assert laws.forbids(0, context, path) is held
         assert laws.forbids(3, context, path) is held
+
+
+# ---- accelerators: the same on the device's own tensors, without waiting for it ----
+
+
+@pytest.fixture
+def on_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tensors stay tensors, as they do on an accelerator."""
+
+    def in_memory(logits: Array) -> tuple[Array, bool]:
+        wanted = torch.float64 if logits.dtype == torch.float64 else torch.float32
+        return logits.to(wanted), logits.dtype == wanted
+
+    monkeypatch.setattr("draftproof.core.pipeline._in_memory", in_memory)
+
+
+@any_fields
+def test_the_accelerated_laws_are_the_same(request: pytest.FixtureRequest, fields: dict[str, Any]) -> None:
+    logits = torch.from_numpy(np.random.default_rng(6).standard_normal((40, 8)))
+    paths = [(3, 0)] * 20 + [()] * 20
+    expected = pipeline(8, **fields).laws(logits, CONTEXT, paths)
+    tokens = pipeline(8, **fields).greedy_tokens(logits, CONTEXT, paths)
+    request.getfixturevalue("on_device")
+    before = logits.clone()
+    laws = pipeline(8, **fields)
+    found = laws.laws(logits, CONTEXT, paths)
+    assert ((found == 0) == (expected == 0)).all()
+    np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-12)
+    assert laws.greedy_tokens(logits, CONTEXT, paths) == tokens
+    assert torch.equal(logits, before)
+    laws.check()
+
+
+@pytest.mark.parametrize("fields", [{}, {"temperature": 0}, {"top_k": 2}, {"top_p": 0.5}, {"temperature": 0.3, "min_p": 0.1}])
+@pytest.mark.parametrize("bad", [math.nan, INF, -INF])
+def test_on_an_accelerator_invalid_rows_are_raised_by_check(on_device: None, fields: dict[str, Any], bad: float) -> None:
+    laws = pipeline(**fields)
+    row = torch.full((4,), bad if bad == -INF else 0.0)
+    row[2] = bad
+    laws.law(row, CONTEXT)
+    laws.law(torch.zeros(4), CONTEXT)
+    with pytest.raises(InvalidLogitsError, match="holds NaN or infinity, or allows no token"):
+        laws.check()
+    laws.check()
+    laws.law(torch.zeros(4), CONTEXT)
+    laws.check()
+    with pytest.raises(InvalidLogitsError, match="row 0, for position 3"):
+        laws.greedy_tokens(row[None], CONTEXT, [()])

@@ -35,7 +35,7 @@ class Processors:
         committed = self._committed(torch, scores.device, context)
         for i, path in enumerate(paths):
             ids = torch.cat([committed, torch.tensor(path, dtype=torch.int64, device=scores.device)])[None, :]
-            row = scores[i : i + 1].clone()
+            row = scores[i : i + 1]
             for processor in self._processors:
                 row = self._checked(processor, processor(ids, row), scores.shape[-1])
             scores[i] = row[0]

@@ -47,8 +47,8 @@ class Truncation:
 def scale_and_divisor(temperature: float, itemsize: int) -> tuple[float, float]:
     """(s, d) such that x * s / d is x / temperature for differences x of `itemsize` bytes, whatever the temperature.
 
-    A power of two first, so that nothing overflows or is lost down to 5e-324. In float32, temperatures below 2^-160 act as
-    2^-160 and those above 2^220 as 2^220: no difference of float32 tells them apart."""
+    A power of two first, so that neither d nor 1 / d overflows or is lost (accelerators multiply by 1 / d), down to 5e-324. In
+    float32, temperatures below 2^-160 act as 2^-160 and those above 2^220 as 2^220: no float32 x tells them apart."""
     if itemsize == 4:
         if temperature < 2.0**-60:
             return 2.0**100, max(temperature, 2.0**-160) * 2.0**100
@@ -142,7 +142,7 @@ def _above_tail(mass: Array, total: Array, removable: Array) -> tuple[Array, Arr
     for parts in (*_PARTS, mass.size):
         ids, heavy = _chosen(None, mass, mass >= 0.999 * removable / parts)
         tail = total - heavy.sum()
-        if tail <= removable:
+        if ids.size and tail <= removable:
             break
     return ids, heavy, tail
 
