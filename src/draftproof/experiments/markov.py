@@ -37,7 +37,7 @@ def markov(*, seed: int = 0, runs: int = 20_000) -> Result:
     """runs: simulated rounds for each chain and draft length."""
     rng = np.random.default_rng(seed)
     rows = [row for name, (target, draft) in CHAINS.items() for row in _rows(name, target, draft, runs, rng)]
-    alphas = {name: _average_alpha(target, draft) for name, (target, draft) in CHAINS.items()}
+    alphas = {name: average_alpha(target, draft) for name, (target, draft) in CHAINS.items()}
     last = rows[-1]
     return Result(
         "markov",
@@ -79,7 +79,8 @@ def simulated_tokens_per_round(
     return total / rounds
 
 
-def _average_alpha(target: NDArray[np.float64], draft: NDArray[np.float64]) -> float:
+def average_alpha(target: NDArray[np.float64], draft: NDArray[np.float64]) -> float:
+    """Mean overlap over the text the target writes by itself."""
     return float(stationary(target) @ acceptance_rate(target, draft))
 
 
@@ -97,7 +98,7 @@ def _rows(
 ) -> list[dict[str, Any]]:
     rows = []
     for k in LENGTHS:
-        exact, formula = exact_tokens_per_round(target, draft, k), float(expected_tokens(_average_alpha(target, draft), k))
+        exact, formula = exact_tokens_per_round(target, draft, k), float(expected_tokens(average_alpha(target, draft), k))
         simulated = simulated_tokens_per_round(target, draft, k, rounds, rng)
         numbers = {"simulated": simulated, "exact": exact, "formula": formula, "error": formula / exact - 1}
         rows.append({"chain": name, "num_speculative_tokens": k, **numbers})

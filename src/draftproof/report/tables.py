@@ -13,14 +13,16 @@ def print_result(result: Result) -> None:
     """Title, table and notes on standard output."""
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(title=result.title, title_justify="left", box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for column in result.columns:
         words = any(isinstance(row.get(column.key), str) for row in result.rows)
         table.add_column(column.heading, justify="left" if words else "right", vertical="bottom")
     for row in result.rows:
-        table.add_row(*(column.text(row.get(column.key)) for column in result.columns))
+        table.add_row(*(Text(column.text(row.get(column.key))) for column in result.columns))
     console = Console(highlight=False)
+    console.print(result.title, style="bold", markup=False)
     console.print(table)
     for note in result.notes:
         console.print(f"- {note}", markup=False)

@@ -16,7 +16,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from draftproof.core.formulas import LONGEST_DRAFT, Number, best_draft_length, expected_speedup, expected_tokens
+from draftproof.core.formulas import (
+    LONGEST_DRAFT,
+    Number,
+    best_draft_length,
+    checked_length,
+    expected_speedup,
+    expected_tokens,
+)
 from draftproof.errors import UsageError
 from draftproof.simulate.presets import Card, ModelShape
 
@@ -87,7 +94,10 @@ class BatchModel:
 
     def row(self, alpha: float, batch: int, context: int, length: int | None = None) -> dict[str, float | bool]:
         """One line of the table, at the best draft length when `length` is None."""
-        k = self.best_length(alpha, batch, context) if length is None else length
+        k = length
+        if k is None:
+            k = self.best_length(alpha, batch, context)
+        checked_length("num_speculative_tokens", k)
         verify, cost = self.verify_ratio(batch, context, k + 1), self.cost_ratio(batch, context)
         memory = self.memory_bytes(batch, context)
         return {

@@ -84,7 +84,8 @@ def _batch_notes(model: BatchModel) -> list[str]:
     card, target = model.card, model.target
     notes = [
         f"{card.name}: {card.memory_bandwidth / 1e12:.3g} TB/s, {card.peak_flops / 1e12:,.4g} TFLOPS, "
-        f"{card.memory / 1e9:.0f} GB ({card.source}); compute-bound from {card.peak_flops / card.memory_bandwidth:.0f} tokens a pass.",
+        f"{card.memory / 1e9:.0f} GB ({card.source}); compute-bound from "
+        f"{card.peak_flops / card.memory_bandwidth:.0f} tokens a pass.",
         *(
             f"{m.name}: {m.num_parameters / 1e9:.3g} B parameters, {m.weight_bytes / 1e9:.3g} GB, "
             f"{m.cache_bytes_per_token / 1e3:.3g} kB of cache a token ({m.source})."

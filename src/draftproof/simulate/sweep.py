@@ -28,6 +28,7 @@ def sweep(
 ) -> list[dict[str, float]]:
     """One row a rate: rate, speedup_mean, speedup_std, tokens_mean, tokens_std over `num_simulations` generations (tokens:
     tokens per round; std: of the runs, not of the mean), and the exact expectations speedup_expected, tokens_expected."""
+    checked_length("seed", seed)
     rows = []
     for index, rate in enumerate(acceptance_rates):
         decoder = SimulatedSpeculativeDecoder(rate, seed=(seed, index))
@@ -55,6 +56,7 @@ def sweep_process(
 ) -> list[dict[str, float]]:
     """One row a draft length, for any acceptance process: num_draft, the keys of `summary`, draft_acceptance_rate, and
     tokens_long_run, the process's own mean over a run without end."""
+    checked_length("seed", seed)
     rows = []
     for length in lengths:
         runs = [
