@@ -47,7 +47,7 @@ def exact_law(decoder: Any, prompt: Sequence[int], num_tokens: int, **params: An
     """The law of the first `num_tokens` tokens a decoder emits, by walking every outcome of its chance: no statistics needed.
 
     Every outcome runs the decoder's own loop on its own models from the prompt on."""
-    settings = decoder._params(SamplingParams(**({"seed": 0, "max_tokens": num_tokens} | params)))
+    settings = SamplingParams(**({"seed": 0, "max_tokens": num_tokens} | params))
 
     def run(chance: EnumeratingChance) -> tuple[int, ...]:
         def at(start: int) -> EnumeratingChance:

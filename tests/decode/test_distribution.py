@@ -10,11 +10,11 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from sampling import assert_law, assert_same_law, draw_many, exact_law
-from tiny import table_model
 
 from draftproof import SamplingParams, SpeculativeDecoder, TableModel
 from draftproof.core.laws import overlap
+from sampling import assert_law, assert_same_law, draw_many, exact_law
+from tiny import table_model
 
 VOCAB = 16
 

@@ -84,7 +84,10 @@ def harness(case: Case, wrap: Callable[[TableModel], LanguageModel] = lambda mod
     laws = LawPipeline(
         case.sampling, num_prompt_tokens=len(PROMPT), vocab_size=model.vocab_size, eos_token_ids=model.eos_token_ids
     )
-    kind = kinds(pair.target, pair.draft, laws, wrap)[case.draft]
+    drafts = LawPipeline(
+        case.sampling, num_prompt_tokens=len(PROMPT), vocab_size=model.vocab_size, eos_token_ids=model.eos_token_ids
+    )
+    kind = kinds(pair.target, pair.draft, drafts, wrap)[case.draft]
     stopper = Stopper(case.sampling, eos_token_ids=model.eos_token_ids, limit=case.sampling.max_tokens or HORIZON)
     generation = Generation(
         session=model.open(),
@@ -94,7 +97,7 @@ def harness(case: Case, wrap: Callable[[TableModel], LanguageModel] = lambda mod
         stopper=stopper,
         rule=rule or RULES[case.rule],
         chance_at=_no_chance,
-        drafting=kind.drafter.open(Request(PROMPT, case.sampling, laws, model)),
+        drafting=kind.drafter.open(Request(PROMPT, case.sampling, drafts, model)),
         num_speculative_tokens=case.num_speculative_tokens,
         policy=kind.policy,
     )

@@ -47,11 +47,10 @@ class Decoder:
         """Generate for one prompt (a string, token ids or chat messages) -> Result, or for a list of prompts -> list[Result].
 
         Without `params` the model's own generation config counts. Wrong input raises UsageError before any work."""
-        params = self._params(params)
         if is_batch(prompt):
-            ids = [self._ids(one, params) for one in prompt]
-            return [self._generate(one, params) for one in ids]
-        return self._generate(self._ids(prompt, params), params)
+            requests = [self._request(one, params) for one in prompt]
+            return [self._generate(*request) for request in requests]
+        return self._generate(*self._request(prompt, params))
 
     def stream(
         self, prompt: Prompt, params: SamplingParams | None = None, *, on_round: Callable[[Round], None] | None = None
@@ -59,10 +58,10 @@ class Decoder:
         """Generate for one prompt, piece by piece. Closing the iterator ends the work and frees everything.
 
         `on_round` is called with every Round as it ends. The generator's value is the Result: `yield from` gives it."""
-        params = self._params(params)
         if is_batch(prompt):
             raise UsageError("stream() takes one prompt; call it once for each")
-        return self._run(self._ids(prompt, params), params, streams=True, on_round=on_round)
+        ids, complete = self._request(prompt, params)
+        return self._run(ids, complete, streams=True, on_round=on_round)
 
     def _generate(self, ids: tuple[int, ...], params: SamplingParams) -> Result:
         pieces = self._run(ids, params, streams=False)
@@ -113,11 +112,26 @@ class Decoder:
             on_round=on_round,
         )
 
-    def _params(self, params: SamplingParams | None) -> SamplingParams:
+    def _request(self, prompt: Any, params: SamplingParams | None) -> tuple[tuple[int, ...], SamplingParams]:
+        """The prompt's ids and complete parameters, or a UsageError: everything that can be refused is refused here."""
+        ids = prompt_ids(prompt, self.tokenizer, self.target.vocab_size)
+        limit = self.target.max_length
+        if limit is not None and len(ids) >= limit:
+            raise UsageError(
+                f"the prompt has {len(ids)} tokens; {self.target.name} holds {limit}, and one must be left to generate"
+            )
+        params = self._params(params, len(ids))
+        if params.max_tokens is None and limit is None:
+            raise UsageError(f"max_tokens is needed: {self.target.name} has no context limit to stop at")
+        return ids, params
+
+    def _params(self, params: SamplingParams | None, num_prompt_tokens: int) -> SamplingParams:
         """Complete parameters: the model's defaults if none were given, a seed, strings turned into ids."""
         if params is None:
             config = getattr(self.target, "generation_config", None)
-            params = SamplingParams() if config is None else SamplingParams.from_generation_config(config)
+            params = SamplingParams()
+            if config is not None:
+                params = SamplingParams.from_generation_config(config, num_prompt_tokens=num_prompt_tokens)
         if params.seed is None:
             params = replace(params, seed=secrets.randbits(63))
         if params.bad_words:
@@ -127,17 +141,6 @@ class Decoder:
         if params.stop and self.tokenizer is None:
             raise UsageError("stop strings need a tokenizer; give stop_token_ids instead")
         return params
-
-    def _ids(self, prompt: Any, params: SamplingParams) -> tuple[int, ...]:
-        ids = prompt_ids(prompt, self.tokenizer, self.target.vocab_size)
-        if self.target.max_length is not None and len(ids) >= self.target.max_length:
-            raise UsageError(
-                f"the prompt has {len(ids)} tokens; {self.target.name} holds {self.target.max_length}, "
-                "and one must be left to generate"
-            )
-        if params.max_tokens is None and self.target.max_length is None:
-            raise UsageError(f"max_tokens is needed: {self.target.name} has no context limit to stop at")
-        return ids
 
     def _stopper(self, ids: Sequence[int], params: SamplingParams, streams: bool) -> Stopper:
         room = None if self.target.max_length is None else self.target.max_length - len(ids)
@@ -236,7 +239,6 @@ class SpeculativeDecoder(Decoder):
         self, session: Session, ids: tuple[int, ...], params: SamplingParams, index: int, streams: bool
     ) -> Generation:
         session.rollback(min(session.length, len(ids) - 1))
-        pipeline = self._pipeline(ids, params)
         length = self._draft_length(params)
         if index > 0:
             params = replace(params, prompt_logprobs=None)
@@ -249,7 +251,7 @@ class SpeculativeDecoder(Decoder):
             stopper=self._stopper(ids, params, streams),
             rule=self.rule_for(params),
             chance_at=partial(KeyedChance, stream_key(params.seed or 0, index)),
-            drafting=drafting.open(Request(ids, params, pipeline, self.target, index)) if drafting else None,
+            drafting=drafting.open(Request(ids, params, self._pipeline(ids, params), self.target, index)) if drafting else None,
             wants=drafting.wants if drafting else Generation.wants,
             num_speculative_tokens=length,
         )

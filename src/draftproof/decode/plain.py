@@ -48,6 +48,7 @@ class PlainGeneration:
             token = self.pipeline.greedy_tokens(output.logits, self.context, [()])[0]
         else:
             token = int(self.chance_at(start).draw_target(self.pipeline.law(logits, self.context), 0))
+        self.pipeline.check()
         if self.params.logprobs is not None:
             self.logprobs.append(row_logprobs(logits, token, self.params.logprobs))
         self.context.append(token)

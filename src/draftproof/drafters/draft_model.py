@@ -67,6 +67,7 @@ class DraftModelSession:
         """Add one token; None when the length policy says stop. At temperature 0 the draw is the arg max: no law is needed."""
         path = draft.path()
         law = None if self._laws.greedy else self._laws.law(logits, context, path)
+        self._laws.check()
         if not draft.go_on(law):
             return None
         if law is not None and not self._greedy:
