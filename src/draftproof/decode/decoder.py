@@ -247,7 +247,7 @@ class SpeculativeDecoder(Decoder):
             session=session,
             context=list(ids),
             params=params,
-            pipeline=pipeline,
+            pipeline=self._pipeline(ids, params),
             stopper=self._stopper(ids, params, streams),
             rule=self.rule_for(params),
             chance_at=partial(KeyedChance, stream_key(params.seed or 0, index)),
