@@ -102,6 +102,15 @@ def test_hidden_states_are_those_of_transformers(model):
         torch.testing.assert_close(states, expected[layer][0, 2:], rtol=0, atol=tolerance(model))
 
 
+def test_outputs_may_be_written_to_and_trained_on():
+    session = HFModel(llama()).open()
+    output = extend(Step(session, [1, 2], hidden=(1,)))
+    output.logits[:, 3] = -torch.inf
+    weight = torch.zeros(32, requires_grad=True)
+    (output.hidden[1] @ weight).sum().backward()
+    assert weight.grad is not None and not session.cache.layers[0].keys.requires_grad
+
+
 def test_a_long_prompt_is_read_in_pieces_and_equals_one_pass():
     module = llama(torch.float64, max_position_embeddings=2 * CHUNK)
     model = HFModel(module)
@@ -287,9 +296,33 @@ def test_room_follows_use_and_growth_keeps_the_content():
         new = [(step * 13 + i) % VOCAB for i in range(11)]
         tokens += new
         logits = extend(Step(session, new, rows=[10])).logits[0]
-        rooms.add(session.cache.layers[0].held()[0].shape[-2])
+        rooms.add(session.cache.room)
+        assert session.cache.layers[0].keys.shape[-2] == session.cache.room
     torch.testing.assert_close(logits, fresh_logits(model.module, tokens)[-1], rtol=0, atol=1e-9)
     assert len(tokens) == 660 and len(rooms) <= 4 and max(rooms) <= 1024
+
+
+def test_layers_of_different_shapes_are_kept_apart():
+    from draftproof.models.cache import KeyValueCache
+
+    cache = KeyValueCache(3, limit=None)
+    shapes = [(2, 4), (1, 6), (2, 4)]
+
+    def write(count: int) -> list[torch.Tensor]:
+        cache.reserve(cache.length + count)
+        new = [torch.randn(1, heads, count, width) for heads, width in shapes]
+        for layer, states in zip(cache.layers, new, strict=True):
+            layer.update(states, -states)
+        cache.length += count
+        return new
+
+    first, second = write(5), write(300)
+    cache.compact(5, [0, 3, 299])
+    third = write(2)
+    assert cache.length == 10
+    for layer, *parts in zip(cache.layers, first, [s[:, :, [0, 3, 299]] for s in second], third, strict=True):
+        expected = torch.cat(parts, dim=2)
+        assert torch.equal(layer.keys[:, :, :10], expected) and torch.equal(layer.values[:, :, :10], -expected)
 
 
 def test_closed_sessions_leave_no_tensors_behind():

@@ -56,8 +56,8 @@ def test_a_window_that_drops_nothing_is_full_attention(module):
     ("config", "message"),
     [
         (T5Config(num_layers=1), "T5Config is an encoder-decoder model"),
-        (MambaConfig(num_hidden_layers=2), "layer 0 of MambaConfig is linear_attention.*cannot be rolled back"),
-        (JambaConfig(num_hidden_layers=8), "layer 0 of JambaConfig is linear_attention"),
+        (MambaConfig(num_hidden_layers=2), "layer 0 of MambaConfig is (linear_attention|mamba).*cannot be rolled back"),
+        (JambaConfig(num_hidden_layers=8), "layer 0 of JambaConfig is (linear_attention|mamba)"),
         (Qwen3NextConfig(num_hidden_layers=4), "layer 0 of Qwen3NextConfig is linear_attention"),
         (Gemma3TextConfig(num_hidden_layers=6), "layer 0 of Gemma3TextConfig is sliding_attention over 4096"),
         (GPTNeoConfig(num_layers=2, attention_types=[[["global", "local"], 1]]), "layer 1 of GPTNeoConfig is local attention"),

@@ -1,6 +1,6 @@
 """Preallocated keys and values with absolute positions, through transformers' cache-layer extension point.
 
-Every layer writes at `cache.length` and shows the model a view of the live part; nothing is copied by a pass. The length is
+Every layer writes at `cache.length` and shows the model a view of the live part; no pass copies what is cached. The length is
 one integer that the session moves after a pass has succeeded, so forgetting tokens is an assignment and a failed pass leaves
 no trace. Room grows geometrically in blocks, so memory follows use and not the context limit.
 """
@@ -22,44 +22,30 @@ States = tuple[torch.Tensor, torch.Tensor]
 
 
 class GrowingLayer(CacheLayerMixin):
-    """Keys [1, heads, room, width] and values of one layer; `owner.length` of them are live between passes."""
+    """Keys [1, heads, room, width] and values of one layer, views of `owner`'s storage; `owner.length` of them are live."""
 
     is_sliding = False
 
-    def __init__(self, owner: KeyValueCache) -> None:
+    def __init__(self, owner: KeyValueCache, index: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.owner = owner
+        self.index = index
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        room = self.owner.room_for(self.owner.length + key_states.shape[-2])
-        self.keys, self.values = _with_room(key_states, room), _with_room(value_states, room)
+        self.keys = self.owner.claim("keys", self.index, key_states)
+        self.values = self.owner.claim("values", self.index, value_states)
         self.is_initialized = True
 
     def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> States:
-        """Write the new states after the live ones; views of both together."""
+        """Write the new states after the live ones; views of both together. The owner has reserved the room."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
+        assert self.keys is not None and self.values is not None
         start = self.owner.length
         end = start + key_states.shape[-2]
-        keys, values = self.held()
-        if end > keys.shape[-2]:
-            keys, values = self._grow(end)
-        keys[:, :, start:end] = key_states
-        values[:, :, start:end] = value_states
-        return keys[:, :, :end], values[:, :, :end]
-
-    def held(self) -> States:
-        """All room of the layer, live or not."""
-        assert self.keys is not None and self.values is not None
-        return self.keys, self.values
-
-    def _grow(self, length: int) -> States:
-        room, live = self.owner.room_for(length), self.owner.length
-        old_keys, old_values = self.held()
-        self.keys, self.values = _with_room(old_keys, room), _with_room(old_values, room)
-        self.keys[:, :, :live] = old_keys[:, :, :live]
-        self.values[:, :, :live] = old_values[:, :, :live]
-        return self.keys, self.values
+        self.keys[:, :, start:end] = key_states
+        self.values[:, :, start:end] = value_states
+        return self.keys[:, :, :end], self.values[:, :, :end]
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         return self.owner.length + query_length, 0
@@ -70,24 +56,52 @@ class GrowingLayer(CacheLayerMixin):
     def get_max_length(self) -> int:
         return -1
 
-
-def _with_room(like: torch.Tensor, room: int) -> torch.Tensor:
-    return like.new_empty((*like.shape[:-2], room, like.shape[-1]))
+    def get_max_cache_shape(self) -> int:
+        """`get_max_length` under the name that earlier versions of transformers ask for."""
+        return -1
 
 
 class KeyValueCache:
-    """One sequence's layers. `length`: live tokens; `limit`: the most it may ever hold, or None."""
+    """One sequence's layers. `length`: live tokens; `room`: allocated ones; `limit`: the most it may ever hold, or None.
+
+    Layers of one shape share one tensor [layers, 1, heads, room, width] for keys and one for values, so that growing and
+    compacting take a handful of operations, not a handful for each layer."""
 
     def __init__(self, num_layers: int, limit: int | None) -> None:
-        self.layers = [GrowingLayer(self) for _ in range(num_layers)]
+        self.layers = [GrowingLayer(self, index) for index in range(num_layers)]
         self.length = 0
+        self.room = 0
         self.limit = limit
+        self._slabs: dict[tuple[str, int | None], torch.Tensor] = {}  # index None: shared by all layers of its shape
 
-    def room_for(self, length: int) -> int:
-        """Tokens to allocate when `length` are needed: half as much again as now, in whole blocks, within the limit."""
-        wanted = max(length, self.length * 3 // 2)
-        rounded = -(-wanted // BLOCK) * BLOCK
-        return rounded if self.limit is None else max(length, min(rounded, self.limit))
+    def reserve(self, length: int) -> None:
+        """Have room for `length` tokens: half as much again as now, in whole blocks, within the limit."""
+        if length <= self.room:
+            return
+        rounded = -(-max(length, self.room * 3 // 2) // BLOCK) * BLOCK
+        self.room = rounded if self.limit is None else max(length, min(rounded, self.limit))
+        for key, old in self._slabs.items():
+            new = old.new_empty((*old.shape[:-2], self.room, old.shape[-1]))
+            new[..., : self.length, :] = old[..., : self.length, :]
+            self._slabs[key] = new
+        for layer in self.layers:
+            if layer.is_initialized:
+                layer.keys, layer.values = self._view("keys", layer.index), self._view("values", layer.index)
+
+    def claim(self, which: str, index: int, like: torch.Tensor) -> torch.Tensor:
+        """Storage [1, heads, room, width] for layer `index`, of the shape and kind of `like` [1, heads, any, width]."""
+        batch, heads, _, width = like.shape
+        if (which, None) not in self._slabs:
+            self._slabs[which, None] = like.new_empty((len(self.layers), batch, heads, self.room, width))
+        shared = self._slabs[which, None]
+        shape = (batch, heads, self.room, width)
+        if shared.shape[1:] != shape or shared.dtype != like.dtype or shared.device != like.device:
+            self._slabs[which, index] = like.new_empty((1, *shape))
+        return self._view(which, index)
+
+    def _view(self, which: str, index: int) -> torch.Tensor:
+        own = self._slabs.get((which, index))
+        return self._slabs[which, None][index] if own is None else own[0]
 
     @torch.inference_mode()
     def compact(self, start: int, kept: Sequence[int]) -> None:
@@ -95,16 +109,16 @@ class KeyValueCache:
         moved = next((i for i, place in enumerate(kept) if place != i), len(kept))
         if moved < len(kept):
             sources = torch.tensor([start + place for place in kept[moved:]])
-            for layer in self.layers:
-                for held in layer.held() if layer.is_initialized else ():
-                    sources = sources.to(held.device)
-                    held[:, :, start + moved : start + len(kept)] = held.index_select(-2, sources)
+            for slab in self._slabs.values():
+                sources = sources.to(slab.device)
+                slab[..., start + moved : start + len(kept), :] = slab.index_select(-2, sources)
         self.length = start + len(kept)
 
     def drop(self) -> None:
         """Free every layer and break the reference cycle with them, so that memory goes at once."""
         self.layers = []
-        self.length = 0
+        self._slabs = {}
+        self.length = self.room = 0
 
 
 @dataclass

@@ -98,12 +98,13 @@ def no_progress_bars() -> Iterator[None]:
 
 def _read_gguf(file: Path) -> tuple[Any, Any]:
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+    import transformers
+    from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    # Without GgufConfig(dequantize=True) the weights stay packed, need a kernel from a model hub and cannot be saved.
-    module = AutoModelForCausalLM.from_pretrained(
-        str(file.parent), gguf_file=file.name, quantization_config=GgufConfig(dequantize=True), dtype=torch.bfloat16
-    )
+    options: dict[str, Any] = {"gguf_file": file.name, "dtype": torch.bfloat16}
+    if hasattr(transformers, "GgufConfig"):  # without it the weights stay packed, need a kernel from a hub and cannot be saved
+        options["quantization_config"] = transformers.GgufConfig(dequantize=True)
+    module = AutoModelForCausalLM.from_pretrained(str(file.parent), **options)
     return module, AutoTokenizer.from_pretrained(str(file.parent), gguf_file=file.name)
 
 

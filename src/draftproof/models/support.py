@@ -55,8 +55,8 @@ def layer_types(config: Any) -> list[str]:
     try:
         from transformers.cache_utils import get_layer_types_and_kwargs
     except ImportError:
-        declared = getattr(config, "layer_types", None)
-        if declared is not None:
+        declared = getattr(config, "layer_types", None) or getattr(config, "layers_block_type", None)
+        if declared:
             return list(declared)
         kind = "sliding_attention" if getattr(config, "sliding_window", None) else "full_attention"
         return [kind] * config.num_hidden_layers
