@@ -13,7 +13,6 @@ from typing import TypeVar
 
 from draftproof.errors import UsageError
 
-GIB = 2**30
 Item = TypeVar("Item")
 
 
