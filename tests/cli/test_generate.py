@@ -141,11 +141,12 @@ def test_without_sampling_flags_the_models_own_configuration_counts(
     target: Path, tokenizer: PreTrainedTokenizerFast, document: Document, tmp_path: Path
 ) -> None:
     module = AutoModelForCausalLM.from_pretrained(target)
-    module.generation_config.update(do_sample=True, temperature=0.6, top_k=9)
+    module.generation_config.update(do_sample=True, temperature=0.6, top_k=9, min_length=30, begin_suppress_tokens=[5])
     module.save_pretrained(tmp_path / "sampling")
     tokenizer.save_pretrained(tmp_path / "sampling")
-    got = document("generate", PROMPT, "--target", tmp_path / "sampling", "--max-tokens", 4)
+    got = document("generate", PROMPT, "--target", tmp_path / "sampling", "--max-tokens", 20)
     assert (got["params"]["temperature"], got["params"]["top_k"]) == (0.6, 9)
+    assert got["params"]["min_tokens"] == 30 - len(got["prompt_token_ids"])
     assert document("generate", PROMPT, "--target", target, "--max-tokens", 4)["params"]["temperature"] == 0
 
 

@@ -6,15 +6,11 @@ the speedup is the median of the ratios within one repetition, so a slow stretch
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import count
 from statistics import median
 from typing import Any
 
-from draftproof.cli.show import Writer, stretches
 from draftproof.core.params import SamplingParams
 from draftproof.core.records import Round
 from draftproof.decode.decoder import SpeculativeDecoder
@@ -24,7 +20,6 @@ from draftproof.decode.result import Completion, Result
 from draftproof.models.protocol import Step, extend
 
 WARM_UP_TOKENS = 16
-DEFAULT_REPEAT = 3
 
 
 @dataclass(frozen=True)
@@ -142,37 +137,6 @@ def arm_as_dict(results: Sequence[Result]) -> dict[str, Any]:
     }
 
 
-def run_comparison(
-    decoder: SpeculativeDecoder, prompt: Prompt, params: SamplingParams, flags: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Both arms with a progress bar, their texts and figures; the whole as a dictionary ready for JSON.
-
-    The record, if one is asked for, is the speculative arm's first run."""
-    repeat = flags["repeat"] or DEFAULT_REPEAT
-    with _progress(2 * repeat + 2) as begin:
-        comparison = compare(decoder, prompt, params, repeat, begin)
-    if flags["record"] is not None:
-        from draftproof.cli.single import record_header
-        from draftproof.decode.record import write_rounds
-
-        write_rounds(flags["record"], record_header(decoder, prompt, params), comparison.speculative[0].rounds)
-    if flags["show"] or not flags["as_json"]:
-        _print(comparison, decoder, params, origins=flags["show"])
-    return as_dict(comparison)
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[str], None]]:
-    """A bar on standard error, moved by calling what this yields; it is drawn between runs only, so it costs none of them."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, auto_refresh=False, disable=not console.is_terminal) as progress:
-        task, begun = progress.add_task("", total=total), count()
-        yield lambda arm: progress.update(task, completed=next(begun), description=arm, refresh=True)
-
-
 def as_dict(comparison: Comparison) -> dict[str, Any]:
     """The comparison for JSON."""
     difference = comparison.first_difference
@@ -188,23 +152,3 @@ def as_dict(comparison: Comparison) -> dict[str, Any]:
         "prompt_token_ids": comparison.plain[0].prompt_token_ids,
         "repeat": len(comparison.plain),
     }
-
-
-def _print(comparison: Comparison, decoder: SpeculativeDecoder, params: SamplingParams, *, origins: bool) -> None:
-    """Texts (both where they differ), table, and what agrees, on standard output."""
-    from rich.console import Console
-
-    from draftproof.cli import compare_table
-
-    plain, speculative = comparison.plain[0], comparison.speculative[0].outputs[0]
-    if comparison.first_difference is not None:
-        print(f"[plain]\n{plain.text}\n\n[speculative]")
-    writer = Writer(origins=origins)
-    for text, origin in stretches(speculative, decoder.tokenizer, params.skip_special_tokens):
-        writer.piece(text, origin)
-    writer.line_end()
-    sys.stdout.write("\n")
-    console = Console(width=min(compare_table.WIDTH, Console().width), highlight=False, markup=False)
-    console.print(compare_table.title(decoder, params, len(comparison.plain)))
-    console.print(compare_table.table(comparison))
-    console.print(compare_table.agreement(comparison, decoder, params))

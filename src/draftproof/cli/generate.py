@@ -1,6 +1,6 @@
 """`draftproof generate`: text from a prompt, speculatively, plainly, or both side by side with their figures.
 
-Everything the flags say is checked before a model is loaded. The run itself is in `single.py`, the comparison in `compare.py`.
+Everything the flags say is checked before a model is loaded. One run is in `single.py`, the comparison in `side_by_side.py`.
 """
 
 from __future__ import annotations
@@ -101,10 +101,10 @@ def execute(flags: Mapping[str, Any]) -> None:
     check_faces(flags, config, overrides)
     text = read_prompt(flags["prompt"], flags["file"])
     decoder = load(flags, config)
-    params = complete_params(decoder, overrides)
     prompt = as_prompt(text, decoder.tokenizer, system=flags["system"], raw=flags["raw"])
+    params = complete_params(decoder, prompt, overrides)
     if flags["compare"]:
-        from draftproof.cli.compare import run_comparison as run
+        from draftproof.cli.side_by_side import run_comparison as run
     else:
         from draftproof.cli.single import run_once as run
     document = run(decoder, prompt, params, flags)
@@ -151,18 +151,20 @@ def load(flags: Mapping[str, Any], config: Mapping[str, Any]) -> SpeculativeDeco
     return decoder
 
 
-def complete_params(decoder: SpeculativeDecoder, overrides: Mapping[str, Any]) -> SamplingParams:
+def complete_params(decoder: SpeculativeDecoder, prompt: Any, overrides: Mapping[str, Any]) -> SamplingParams:
     """The flags over what the model's generation config says, with a seed.
 
     Where --temperature asks for sampling, transformers' silent top_k of 50 is left out: nobody has said it."""
     from draftproof.core.params import SamplingParams
+    from draftproof.decode.prompts import prompt_ids
 
     config = getattr(decoder.target, "generation_config", None)
     if config is None:
         params = SamplingParams.from_dict(overrides)
     else:
         unsaid = {"top_k": 0} if "temperature" in overrides and getattr(config, "top_k", None) is None else {}
-        params = SamplingParams.from_generation_config(config, **unsaid | dict(overrides))
+        length = len(prompt_ids(prompt, decoder.tokenizer, decoder.target.vocab_size))
+        params = SamplingParams.from_generation_config(config, num_prompt_tokens=length, **unsaid | dict(overrides))
     options.check_effect(overrides, params)
     return params if params.seed is not None else replace(params, seed=secrets.randbits(SEED_BITS))
 

@@ -1,0 +1,242 @@
+"""The function for `custom_generate=`: rows one after another, each by the decode loop, put together as transformers does."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers.generation.utils import GenerateDecoderOnlyOutput
+
+from draftproof.core.params import SamplingParams
+from draftproof.core.records import Round
+from draftproof.decode.config import SpeculativeConfig
+from draftproof.decode.decoder import SpeculativeDecoder
+from draftproof.decode.samples import Sample
+from draftproof.decode.statistics import Statistics
+from draftproof.errors import UsageError
+from draftproof.hf import request as asked
+from draftproof.hf.laws import check_processors, row_params
+from draftproof.hf.stopping import CriteriaStopper, eos_token_ids, max_length, other_criteria
+from draftproof.models.hf import HFModel
+from draftproof.models.protocol import Session
+
+_CHECKED: weakref.WeakSet[Any] = weakref.WeakSet()
+"""Modules that have passed the check of their forward; it need not be repeated for every call."""
+
+
+@dataclass
+class SpeculativeOutput(GenerateDecoderOnlyOutput):
+    """What `return_dict_in_generate=True` gives: `sequences` as transformers', and the statistics of each row."""
+
+    statistics: tuple[Statistics, ...] | None = None
+
+
+def generate(
+    model: Any,
+    input_ids: torch.Tensor,
+    logits_processor: Any = None,
+    stopping_criteria: Any = None,
+    generation_config: Any = None,
+    *,
+    drafter: Any = "ngram",
+    speculative_config: Mapping[str, Any] | None = None,
+    streamer: Any = None,
+    synced_gpus: bool = False,
+    **model_inputs: Any,
+) -> torch.Tensor | SpeculativeOutput:
+    """Generate speculatively; give it as `custom_generate=` to `model.generate`, which calls it with everything prepared.
+
+    drafter: a method name ("ngram", "none"), a speculative_config mapping, a transformers model that drafts, or a Drafter of
+    your own. speculative_config: length and rule beside a model or a Drafter. Returns the tensor transformers would: prompts
+    with what follows, rows filled up with the padding id; greedy decoding gives the same ids. Sampling draws its seed from
+    torch's global generator, so `torch.manual_seed` replays it.
+
+    Rows run one after another, each without its padding. A cache of the caller's is neither read nor written: it stays as it
+    was given. A row ends at the model's context limit at the latest. UsageError names what is not supported, before any
+    pass."""
+    outer = asked.outer_arguments()
+    streamer = streamer if streamer is not None else outer.get("streamer")
+    if outer.get("assistant_model") is not None:
+        raise UsageError("assistant_model is transformers' own way to draft; give the model as drafter=")
+    if synced_gpus or outer.get("synced_gpus"):
+        raise UsageError("synced_gpus=True is not supported with custom_generate; leave it out")
+    asked.check_config(generation_config)
+    asked.check_inputs(model, input_ids, generation_config, model_inputs)
+    check_processors(logits_processor or ())
+    batch = asked.rows(input_ids, model_inputs)
+    if streamer is not None and len(batch) > 1:
+        raise UsageError("a streamer needs a batch of one: rows run one after another")
+    with _training_kept(model, drafter):
+        job = _Job(
+            model, drafter, speculative_config, logits_processor or (), stopping_criteria or (), generation_config, batch
+        )
+        texts, statistics = job.run(input_ids, streamer)
+    sequences: Any = _together(input_ids, texts, generation_config)
+    if streamer is not None:
+        streamer.end()
+    return (
+        SpeculativeOutput(sequences=sequences, statistics=statistics)
+        if generation_config.return_dict_in_generate
+        else sequences
+    )
+
+
+class _Job:
+    """One call, prepared: a decoder over the live model, and what every row needs."""
+
+    def __init__(
+        self,
+        model: Any,
+        drafter: Any,
+        speculative_config: Mapping[str, Any] | None,
+        processors: Sequence[Any],
+        criteria: Sequence[Any],
+        config: Any,
+        batch: Sequence[asked.Row],
+    ) -> None:
+        target = _wrap(model)
+        self._eos = target.eos_token_ids = eos_token_ids(criteria)
+        self._decoder = _decoder(drafter, speculative_config, target)
+        self._processors, self._batch = processors, batch
+        self._samples = config.num_return_sequences or 1
+        self._greedy = not config.do_sample
+        self._others = other_criteria(criteria, len(batch))
+        self._limit = max(1, max_length(criteria, config) - len(batch[0].padding) - len(batch[0].prompt))
+        if len(batch) > 1 and self._others and config._pad_token_tensor is None:
+            raise UsageError("rows may end at different lengths: a batch with stopping criteria needs a pad_token_id")
+
+    def run(self, input_ids: torch.Tensor, streamer: Any) -> tuple[list[list[int]], tuple[Statistics, ...]]:
+        """The new ids of each row, and its statistics. Rows of one prompt in a line share what was read of it."""
+        seed = 0 if self._greedy else int(torch.randint(2**63 - 1, ()))
+        params = [self._params(row, number, seed) for number, row in enumerate(self._batch)]
+        for row, one in zip(self._batch, params, strict=True):
+            self._decoder.check_prompt(row.prompt, one)
+        texts, statistics = [], []
+        session, read = self._decoder.target.open(), self._batch[0].prompt
+        try:
+            for number, (row, one) in enumerate(zip(self._batch, params, strict=True)):
+                if row.prompt != read:
+                    session.rollback(0)
+                    read = row.prompt
+                stopper = self._stopper(row, one, input_ids.device)
+                text, figures = self._decoder.run_row(session, row, one, number, stopper, _put(streamer))
+                texts.append(text)
+                statistics.append(figures)
+        finally:
+            session.close()
+        return texts, tuple(statistics)
+
+    def _params(self, row: asked.Row, number: int, seed: int) -> SamplingParams:
+        return row_params(
+            self._processors,
+            row,
+            number,
+            samples=self._samples,
+            greedy=self._greedy,
+            max_tokens=self._limit,
+            eos=set(self._eos),
+            seed=seed,
+        )
+
+    def _stopper(self, row: asked.Row, params: SamplingParams, device: torch.device) -> CriteriaStopper:
+        room = self._decoder.target.max_length
+        limit = self._limit if room is None else min(self._limit, room - len(row.prompt))
+        return CriteriaStopper(row, eos=self._eos, limit=limit, criteria=self._others, device=device)
+
+
+class _RowDecoder(SpeculativeDecoder):
+    """The decoder of one call, with a stopper from outside."""
+
+    def check_prompt(self, prompt: Sequence[int], params: SamplingParams) -> None:
+        """UsageError when the prompt does not fit the model."""
+        self._request(prompt, params)
+
+    def run_row(
+        self,
+        session: Session,
+        row: asked.Row,
+        params: SamplingParams,
+        number: int,
+        stopper: CriteriaStopper,
+        on_round: Callable[[Round], None] | None,
+    ) -> tuple[list[int], Statistics]:
+        """The new ids of one row and its statistics."""
+        generation = self._generation(session, row.prompt, params, number, streams=False)
+        generation.stopper = stopper
+        sample = Sample(
+            generation,
+            index=number,
+            tokenizer=None,
+            detokenizer=None,
+            skip_special_tokens=False,
+            stop_strings=(),
+            on_round=on_round,
+        )
+        sample.run_to_end()
+        return generation.context[len(row.prompt) :], self._statistics(sample.rounds, params)
+
+
+def _decoder(drafter: Any, config: Mapping[str, Any] | None, target: HFModel) -> _RowDecoder:
+    """The decoder that `drafter` and `config` ask for."""
+    if drafter is None:
+        raise UsageError("drafter is None; give a method name, a speculative_config, a model that drafts, or a Drafter")
+    if isinstance(drafter, Mapping) and config is not None:
+        raise UsageError(
+            "drafter is a whole speculative_config; leave speculative_config= out, or give it a method name or a model"
+        )
+    if not isinstance(drafter, (str, Mapping)):
+        draft = _wrap(drafter) if isinstance(drafter, torch.nn.Module) else drafter
+        return _RowDecoder(draft, target, speculative_config=config)
+    whole = {"method": drafter} | dict(config or {}) if isinstance(drafter, str) else drafter
+    parsed = SpeculativeConfig.from_dict(whole)
+    draft = None
+    if parsed.model is not None:
+        from draftproof.models.load import load_model
+
+        draft = load_model(parsed.model, dtype=target.dtype, device=target.device, revision=parsed.revision)
+    return _RowDecoder(draft, target, speculative_config=parsed)
+
+
+def _wrap(module: Any) -> HFModel:
+    wrapped = HFModel(module, check=module not in _CHECKED)
+    _CHECKED.add(module)
+    return wrapped
+
+
+@contextmanager
+def _training_kept(*models: Any) -> Iterator[None]:
+    """Decoding is done in eval mode; afterwards every part of the models is in the mode it was in."""
+    parts = [part for model in models if isinstance(model, torch.nn.Module) for part in model.modules()]
+    was_training = [part for part in parts if part.training]
+    try:
+        yield
+    finally:
+        for part in was_training:
+            part.training = True
+
+
+def _put(streamer: Any) -> Callable[[Round], None] | None:
+    """Hands a round's tokens to the streamer one at a time, as transformers does; the prompt it has had already."""
+    if streamer is None:
+        return None
+
+    def put(record: Round) -> None:
+        for token in record.tokens:
+            streamer.put(torch.tensor([token]))
+
+    return put
+
+
+def _together(input_ids: torch.Tensor, texts: Sequence[Sequence[int]], config: Any) -> torch.Tensor:
+    """[rows, length]: every row's input and new ids, filled up on the right with the padding id."""
+    longest = max(len(text) for text in texts)
+    padding = config._pad_token_tensor
+    fill = 0 if padding is None else int(padding)
+    new = torch.full((len(texts), longest), fill, dtype=input_ids.dtype, device=input_ids.device)
+    for number, text in enumerate(texts):
+        new[number, : len(text)] = torch.tensor(text, dtype=input_ids.dtype, device=input_ids.device)
+    return torch.cat([input_ids, new], dim=1)
