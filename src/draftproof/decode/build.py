@@ -10,7 +10,7 @@ from draftproof.decode.config import METHODS, SpeculativeConfig
 from draftproof.drafters.draft_model import DraftModel
 from draftproof.drafters.ngram import NGram
 from draftproof.drafters.protocol import Drafter
-from draftproof.errors import UsageError, VocabularyMismatchError
+from draftproof.errors import UsageError
 from draftproof.models.protocol import LanguageModel
 
 _DRAFTER_MEMBERS = ("name", "selections", "trees", "wants", "open")
@@ -73,10 +73,7 @@ def _own_drafter(draft: Any, config: Mapping[str, Any] | SpeculativeConfig | Non
 
 def check_vocabularies(target: LanguageModel, draft: LanguageModel) -> None:
     """Refuse a draft model whose ids mean other tokens than the target's."""
-    target_tokenizer, draft_tokenizer = getattr(target, "tokenizer", None), getattr(draft, "tokenizer", None)
-    if target_tokenizer is not None and draft_tokenizer is not None:
-        from draftproof.models.vocabulary import check_same_tokens
+    from draftproof.models.vocabulary import check_same_tokens
 
-        check_same_tokens(target_tokenizer, draft_tokenizer, target.vocab_size, draft.vocab_size)
-    elif not hasattr(target, "module") and target.vocab_size != draft.vocab_size:
-        raise VocabularyMismatchError(f"the target has {target.vocab_size} tokens and the draft model {draft.vocab_size}")
+    tokenizers = getattr(target, "tokenizer", None), getattr(draft, "tokenizer", None)
+    check_same_tokens(*tokenizers, target.vocab_size, draft.vocab_size)

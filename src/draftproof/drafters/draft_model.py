@@ -45,12 +45,16 @@ class DraftModelSession:
         self._greedy = drafter.draft_sample_method == "greedy"
         self._laws, self._vocab_size = request.laws, request.target.vocab_size
         self._model, self._session = drafter.model, drafter.model.open()
+        self._num_input_ids: int = getattr(drafter.model, "num_input_ids", drafter.model.vocab_size)
 
     def propose(self, context: Sequence[int], draft: DraftBuilder) -> Generator[Step, Output, None]:
         if not self._fits(context):
             draft.note(f"prompt and text outgrew the draft model's {self._model.max_length} tokens: decoding plainly")
             return
         unread: Sequence[int] = context[self._session.length :]
+        if max(unread) >= self._num_input_ids:
+            draft.note(f"token {max(unread)} is none of the draft model's {self._num_input_ids} input ids: decoding plainly")
+            return
         while draft.room > 0 and self._fits((*context, *draft.path())):
             output = yield Step(self._session, tuple(unread), rows=(len(unread) - 1,))
             logits = align_logits(output.logits[0], self._vocab_size)
@@ -59,7 +63,7 @@ class DraftModelSession:
             except InvalidLogitsError as error:
                 draft.invalid_law(error)
                 return
-            if token is None:
+            if token is None or token >= self._num_input_ids:
                 return
             unread = (token,)
 
