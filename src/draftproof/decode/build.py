@@ -30,7 +30,9 @@ def as_language_model(model: Any, tokenizer: Any = None, device: Any = None) -> 
 def make_drafter(
     draft: Any, config: Mapping[str, Any] | SpeculativeConfig | None, target: LanguageModel, tokenizer: Any, device: Any
 ) -> tuple[SpeculativeConfig, Drafter | None]:
-    """The completed config and its drafter; None for method "none"."""
+    """The completed config and its drafter; None for method "none". A class of drafter is made without arguments."""
+    if isinstance(draft, type):
+        draft = draft()
     if draft is not None and hasattr(draft, "open") and not hasattr(draft, "extend_many"):
         return _own_drafter(draft, config)
     if draft is not None and not isinstance(config, SpeculativeConfig):

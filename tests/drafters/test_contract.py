@@ -1,0 +1,191 @@
+"""What every drafter must do, asked of every drafter: adding one to DRAFTERS adds its tests."""
+
+from __future__ import annotations
+
+import pytest
+
+from draftproof import SamplingParams, SpeculativeDecoder, TableModel
+from draftproof.core.pipeline import LawPipeline
+from draftproof.core.records import Draft
+from draftproof.core.rules import RULES
+from draftproof.drafters.builder import DraftBuilder
+from draftproof.drafters.draft_model import DraftModel
+from draftproof.drafters.ngram import NGram
+from draftproof.drafters.protocol import Request, Wants
+from draftproof.errors import UsageError
+
+TARGET = TableModel([[1.0 if j in ((i + 1) % 8,) else 0.0 for j in range(8)] for i in range(8)], name="target")
+LIKELY = TableModel([[0.6 if j == (i + 1) % 8 else 0.4 / 7 for j in range(8)] for i in range(8)], name="draft")
+DRAFTERS = {
+    "draft_model": lambda: DraftModel(LIKELY),
+    "draft_model, greedy": lambda: DraftModel(LIKELY, "greedy"),
+    "ngram": lambda: NGram(),
+}
+PROMPT = [0, 1, 2, 3, 0, 1]
+
+
+@pytest.fixture(params=DRAFTERS)
+def drafter(request):
+    return DRAFTERS[request.param]()
+
+
+def decoder(drafter, **config):
+    return SpeculativeDecoder(drafter, TARGET, speculative_config={"num_speculative_tokens": 4} | config)
+
+
+def test_it_declares_itself(drafter):
+    assert isinstance(drafter.name, str)
+    assert drafter.selections
+    assert isinstance(drafter.wants, Wants)
+    assert isinstance(drafter.trees, bool)
+
+
+def test_the_text_is_the_targets(drafter):
+    made = decoder(drafter)
+    params = SamplingParams(max_tokens=30, seed=1)
+    result = made.generate(PROMPT, params)
+    assert result.token_ids == made.plain.generate(PROMPT, params).token_ids
+    assert result.stats.num_draft_tokens > 0
+    assert result.stats.method == drafter.name
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_short_prompts_and_single_tokens(drafter, size):
+    assert len(decoder(drafter).generate(PROMPT[:size], SamplingParams(max_tokens=5, seed=0)).token_ids) == 5
+
+
+def test_never_more_than_the_budget(drafter):
+    for limit in range(1, 6):
+        result = decoder(drafter).generate(PROMPT, SamplingParams(max_tokens=limit, seed=0))
+        assert len(result.token_ids) == limit
+        left = limit
+        for record in result.rounds:
+            assert len(record.draft_tokens) <= min(4, left - 1)
+            left -= len(record.tokens)
+
+
+def test_requests_share_nothing(drafter):
+    made = decoder(drafter)
+    params = SamplingParams(max_tokens=20, seed=4)
+    alone = [r.draft_tokens for r in decoder(drafter).generate(PROMPT, params).rounds]
+    made.generate([5] * 30, params)
+    assert [r.draft_tokens for r in made.generate(PROMPT, params).rounds] == alone
+
+
+def test_two_requests_at_a_time_do_not_meet(drafter):
+    made = decoder(drafter)
+    params = SamplingParams(max_tokens=16, seed=4)
+    whole = made.generate(PROMPT, params).token_ids
+    one, other = made.stream(PROMPT, params), made.stream(PROMPT[:3], params)
+    found = []
+    for piece in one:
+        found.extend(piece.token_ids)
+        next(other, None)
+    assert tuple(found) == whole
+
+
+def test_state_key_is_hashable_and_close_is_idempotent(drafter):
+    sampling = SamplingParams()
+    laws = LawPipeline(sampling, num_prompt_tokens=2, vocab_size=8)
+    session = drafter.open(Request((0, 1), sampling, laws, TARGET))
+    hash(session.state_key())
+    session.close()
+    session.close()
+
+
+def test_a_drafter_of_the_callers_plugs_in():
+    class AlwaysSeven:
+        name, trees, wants, selections = "always_seven", False, Wants(), frozenset({"fixed"})
+
+        def open(self, request):
+            return self
+
+        def propose(self, context, draft):
+            while draft.room > 0:
+                draft.guess(7)
+
+        def observe(self, seen):
+            self.seen = seen
+
+        def state_key(self):
+            return ()
+
+        def close(self):
+            pass
+
+    own = AlwaysSeven()
+    made = decoder(own, num_speculative_tokens=3)
+    result = made.generate([5], SamplingParams(max_tokens=9, seed=0))
+    assert result.token_ids == (6, 7, 0, 1, 2, 3, 4, 5, 6)
+    assert result.stats.method == "always_seven"
+    assert result.stats.num_accepted_tokens == 1
+    assert own.seen.round is not None
+    from_class = SpeculativeDecoder(AlwaysSeven, TARGET, speculative_config={"num_speculative_tokens": 3})
+    assert from_class.generate([5], SamplingParams(max_tokens=9, seed=0)).stats.num_accepted_tokens == 1
+
+
+def test_what_is_not_a_drafter_is_told_what_it_lacks():
+    class Half:
+        name = "half"
+
+        def open(self, request):
+            return self
+
+    with pytest.raises(UsageError, match="lacks selections, trees, wants"):
+        decoder(Half())
+
+
+def test_a_rule_that_cannot_verify_the_drafts_is_refused_at_once():
+    class Several:
+        name, trees, wants, selections = "several", False, Wants(), frozenset({"top_k_plus_one"})
+
+        def open(self, request):
+            return self
+
+    with pytest.raises(UsageError, match="cannot verify top_k_plus_one drafts"):
+        decoder(Several(), rule="token")
+    assert decoder(Several()).rule is RULES["match"]
+
+
+def builder(depth=3):
+    from draftproof.core.chance import KeyedChance
+
+    return DraftBuilder(KeyedChance((0, 0), 5), depth=depth, vocab_size=8)
+
+
+def test_the_builder_records_the_law_it_drew_from():
+    import numpy as np
+
+    law = np.full(8, 1 / 8)
+    draft = builder()
+    token = draft.draw(law)
+    built = draft.build()
+    assert built == Draft((token,), (-1,), selection="iid")
+    assert built.laws[-1] is law
+
+
+def test_the_builder_takes_nothing_back_and_mixes_nothing():
+    import numpy as np
+
+    draft = builder(depth=2)
+    draft.guess(3)
+    with pytest.raises(UsageError, match="either drawn or guessed"):
+        draft.draw(np.full(8, 1 / 8))
+    draft.guess(4)
+    assert draft.room == 0
+    with pytest.raises(UsageError, match="full"):
+        draft.guess(5)
+    assert not {name for name in dir(draft) if name in ("pop", "remove", "clear", "discard", "undo")}
+    with pytest.raises(UsageError, match="ids go from 0 to 7"):
+        builder().guess(8)
+    with pytest.raises(UsageError, match="not in the draft"):
+        builder().guess(1, parent=2)
+
+
+def test_siblings_come_from_one_law():
+    import numpy as np
+
+    draft = DraftBuilder(builder()._chance, depth=2, vocab_size=8, max_nodes=4)
+    draft.draw(np.full(8, 1 / 8), parent=-1)
+    with pytest.raises(UsageError, match="one law"):
+        draft.draw(np.full(8, 1 / 8), parent=-1)
