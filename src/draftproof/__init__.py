@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from draftproof.core.step import speculative_step
     from draftproof.decode.decoder import SpeculativeDecoder
     from draftproof.models.table import TableModel
+    from draftproof.plan.alpha import alpha_per_position
 
 __version__ = "0.1.0"
 
@@ -34,6 +35,7 @@ __all__ = [
     "TableModel",
     "Verdict",
     "acceptance_rate",
+    "alpha_per_position",
     "best_draft_length",
     "break_even_cost",
     "expected_speedup",
@@ -50,6 +52,7 @@ _HOMES = {
     "TableModel": "models.table",
     "Verdict": "core.records",
     "acceptance_rate": "core.formulas",
+    "alpha_per_position": "plan.alpha",
     "best_draft_length": "core.formulas",
     "break_even_cost": "core.formulas",
     "expected_speedup": "core.formulas",
