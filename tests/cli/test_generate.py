@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -243,3 +245,14 @@ def test_the_command_and_the_library_give_the_same_tokens(target: Path, document
     result = decoder.generate(PROMPT, SamplingParams(temperature=1, seed=9, max_tokens=20))
     assert got["token_ids"] == list(result.token_ids)
     assert json.loads(json.dumps(result.stats.as_dict()))["num_draft_tokens"] == got["stats"]["num_draft_tokens"]
+
+
+@pytest.mark.parametrize("verb", ["generate", "pull"])
+def test_help_loads_no_model_library(verb: str) -> None:
+    code = (
+        "import sys; from draftproof.cli import main as cli; "
+        f"code = cli.run(['{verb}', '--help']); "
+        "print(code, sorted({'torch', 'transformers', 'numpy'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "0 []"

@@ -82,6 +82,14 @@ def test_flags_that_would_do_nothing_or_do_not_exist(
         assert part in sentence
 
 
+def test_lossless_refuses_a_rule_that_is_not(refused: Refused, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from draftproof.core.rules import RULES
+
+    monkeypatch.setattr(RULES["token"], "lossless", False)
+    sentence = refused("generate", "hello", "--target", target, "--rule", "token", "--lossless")
+    assert "'token'" in sentence and "--lossless" in sentence
+
+
 def test_a_flag_beside_the_whole_configuration_may_repeat_it(target: Path, document: Callable[..., dict[str, object]]) -> None:
     flags = ("--speculative-config", WHOLE, "-k", 4, "--method", "ngram", "--max-tokens", 2)
     assert document("generate", "hello", "--target", target, *flags)["finish_reason"] == "length"

@@ -9,7 +9,7 @@ import pytest
 
 from draftproof import SamplingParams, SpeculativeDecoder, TableModel, __version__
 from draftproof.core.records import Round, Seconds
-from draftproof.decode.record import RecordHeader, RoundWriter, params_as_dict, read_rounds, write_rounds
+from draftproof.decode.record import RecordHeader, RoundWriter, header_for, params_as_dict, read_rounds, write_rounds
 from draftproof.errors import UsageError
 
 HEADER = RecordHeader(
@@ -65,17 +65,19 @@ def test_every_round_is_on_disk_when_it_ends(tmp_path: Path) -> None:
 def test_a_stream_is_recorded_round_by_round_and_the_record_is_the_results(tmp_path: Path) -> None:
     model = TableModel([[0.1, 0.8, 0.1], [0.1, 0.1, 0.8], [0.8, 0.1, 0.1]])
     decoder = SpeculativeDecoder(None, model, speculative_config={"method": "ngram", "num_speculative_tokens": 3})
-    path = tmp_path / "rounds.jsonl"
+    path, params = tmp_path / "rounds.jsonl", SamplingParams(max_tokens=12, seed=1, n=2)
     with RoundWriter(path) as writer:
-        writer.header(HEADER)
-        stream = decoder.stream([0, 1, 2], SamplingParams(max_tokens=12, seed=1, n=2), on_round=writer.round)
+        writer.header(header_for(decoder, [0, 1, 2], params))
+        stream = decoder.stream([0, 1, 2], params, on_round=writer.round)
         while True:
             try:
                 next(stream)
             except StopIteration as done:
                 result = done.value
                 break
-    _, rounds = read_rounds(path)
+    header, rounds = read_rounds(path)
+    assert (header.target, header.method, header.rule, header.prompt_token_ids) == ("table", "ngram", "match", (0, 1, 2))
+    assert header.params == {"max_tokens": 12, "seed": 1, "n": 2} and header.config["num_speculative_tokens"] == 3
     assert rounds == [record for output in result.outputs for record in output.rounds]
     assert [i for i, record in enumerate(rounds) if record.start == 3] == [0, len(result.outputs[0].rounds)]
     assert [token for record in rounds for token in record.tokens] == [t for output in result.outputs for t in output.token_ids]

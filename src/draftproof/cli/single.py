@@ -12,7 +12,7 @@ from draftproof.cli.show import Writer
 from draftproof.core.params import SamplingParams
 from draftproof.decode.decoder import SpeculativeDecoder
 from draftproof.decode.prompts import Prompt, prompt_ids
-from draftproof.decode.record import RecordHeader, RoundWriter, params_as_dict
+from draftproof.decode.record import RecordHeader, RoundWriter, header_for
 from draftproof.decode.result import Completion, Result
 
 
@@ -50,15 +50,7 @@ def _drain(stream: Any, writer: Writer | None) -> Result:
 
 def record_header(decoder: SpeculativeDecoder, prompt: Prompt, params: SamplingParams) -> RecordHeader:
     """The header of this run's `rounds.jsonl`."""
-    config = asdict(decoder.config)
-    return RecordHeader(
-        target=decoder.target.name,
-        method=decoder.config.method,
-        rule=decoder.rule_for(params).name if decoder.drafter is not None else None,
-        prompt_token_ids=prompt_ids(prompt, decoder.tokenizer, decoder.target.vocab_size),
-        config={key: value for key, value in config.items() if value not in (None, ())},
-        params=params_as_dict(params),
-    )
+    return header_for(decoder, prompt_ids(prompt, decoder.tokenizer, decoder.target.vocab_size), params)
 
 
 def as_dict(output: Completion) -> dict[str, Any]:

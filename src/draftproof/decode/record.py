@@ -8,16 +8,19 @@ follow one another; a sample begins where `start` equals the length of the promp
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from draftproof import __version__
 from draftproof.core.params import SamplingParams
 from draftproof.core.records import Round, Seconds
 from draftproof.errors import UsageError
+
+if TYPE_CHECKING:
+    from draftproof.decode.decoder import SpeculativeDecoder
 
 FORMAT = "draftproof.rounds"
 VERSION = 1
@@ -100,6 +103,19 @@ def read_rounds(path: str | Path) -> tuple[RecordHeader, list[Round]]:
         raise UsageError(f"{path} line 1 holds no header; a recorded run starts with one")
     header = _header(lines[0], f"{path} line 1")
     return header, [_round(line, f"{path} line {number}") for number, line in enumerate(lines[1:], 2)]
+
+
+def header_for(decoder: SpeculativeDecoder, prompt_token_ids: Sequence[int], params: SamplingParams) -> RecordHeader:
+    """The header of a run of `decoder` on one prompt."""
+    config = asdict(decoder.config)
+    return RecordHeader(
+        target=decoder.target.name,
+        method=decoder.drafter.name if decoder.drafter is not None else "none",
+        rule=decoder.rule_for(params).name if decoder.drafter is not None else None,
+        prompt_token_ids=tuple(prompt_token_ids),
+        config={key: value for key, value in config.items() if value not in (None, ())},
+        params=params_as_dict(params),
+    )
 
 
 def params_as_dict(params: SamplingParams) -> dict[str, Any]:
