@@ -56,3 +56,14 @@ def hint_for_mean(mean: float) -> str:
     if mean > 3.45:
         return "rounds are too long: return at the first rejection, and accept with min(1, p/q)"
     return "rounds are too short: emit the accepted drafts before the replacement, and accept with min(1, p/q)"
+
+
+def hint_for_division(alpha: float, k: int) -> str:
+    """What a division by zero in `expected_tokens` means."""
+    closed_form = "the closed form (1 - alpha^(k+1)) / (1 - alpha)"
+    if alpha == 1:
+        return (
+            f"division by zero: {closed_form} is 0/0 at alpha = 1. The sum it stands for, 1 + alpha + ... + alpha^k, is k + 1 "
+            f"= {k + 1} there: return that before dividing"
+        )
+    return f"division by zero at alpha = {alpha}, where 1 - alpha is not 0: compare your denominator with {closed_form}"

@@ -84,7 +84,7 @@ MISTAKES = {
         NAMES[1],
         "the bonus token is missing",
     ),
-    "if alpha == 1.0:": ("if alpha == 2.0:", NAMES[2], "division by zero"),
+    "if alpha == 1.0:": ("if alpha == 2.0:", NAMES[2], "is k + 1 = 6 there: return that before dividing"),
     "rng.random() <": ("np.random.random() <", NAMES[0], "draw every random number from the rng you are given"),
     "return [*drafts[:i], int(rng": ("return int(rng", NAMES[0], "must return a list of token ids"),
 }
@@ -129,6 +129,12 @@ def test_other_laws_and_means_get_advice() -> None:
     assert "no fault this file knows" in diagnosis.hint_for_law(np.full((3, 3), 1 / 9))
     assert "bonus token is missing" in diagnosis.hint_for_mean(2.95)
     assert "too long" in diagnosis.hint_for_mean(5.0) and "too short" in diagnosis.hint_for_mean(1.2)
+
+
+def test_a_division_by_zero_is_told_apart_from_a_wrong_denominator() -> None:
+    diagnosis = load(LAB / "diagnosis.py")
+    assert "0/0 at alpha = 1" in diagnosis.hint_for_division(1.0, 5)
+    assert "division by zero at alpha = 0.5" in diagnosis.hint_for_division(0.5, 5)
 
 
 def test_the_hints_know_the_exact_laws_of_the_faults() -> None:

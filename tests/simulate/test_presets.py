@@ -73,3 +73,8 @@ def test_parameter_counts_follow_from_the_shapes(name: str) -> None:
 def test_every_constant_has_a_source() -> None:
     assert all(card.source for card in CARDS.values()) and all("config.json" in model.source for model in MODELS.values())
     assert all(card.name == key for key, card in CARDS.items()) and all(model.name == key for key, model in MODELS.items())
+
+
+def test_what_no_data_sheet_confirmed_says_so() -> None:
+    unconfirmed = {name for name, card in CARDS.items() if card.source.startswith("unconfirmed: ")}
+    assert unconfirmed == {"H200-SXM", "L4", "RTX-3090"}

@@ -28,7 +28,9 @@ from draftproof.errors import UsageError
 from draftproof.simulate.presets import Card, ModelShape
 
 OVERHEAD_SECONDS = 1e-4
-"""Fixed cost of a forward pass, target or draft: about what launching a captured graph and sampling take. An assumption."""
+"""Fixed cost of a forward pass, target or draft: launching a captured graph, sampling. Neither measured nor published: 0.1 ms
+was chosen because with it the model gives known speedups (Llama-3.1-8B with a 1.2B draft on an H100, alpha 0.8, 1k of context:
+2x at batch 1, 1.25x at 256). It matters at batch 1 only: 2.08x without it, 1.74x with 0.5 ms."""
 
 
 def distinct_experts(num_experts: int, experts_per_token: int, num_tokens: ArrayLike) -> Number:

@@ -1,8 +1,11 @@
 """Cards and models for the batch model, every constant with where it comes from.
 
 Cards: peak dense 16-bit matrix throughput (float32 accumulation, no sparsity) and memory bandwidth of the maker's data sheet;
-nobody reaches either. Models: shapes from the `config.json` in the model's repository on the Hugging Face hub; the parameter
-counts follow from the shapes and are tested against transformers' own classes.
+nobody reaches either. A source that begins with "unconfirmed" says what the figure rests on instead of a data sheet that was
+read. The fixed time of a pass that goes with them, in `simulate/batch.py`, was chosen to fit known speedups.
+
+Models: shapes from the `config.json` in the model's repository on the Hugging Face hub; the parameter counts follow from the
+shapes and are tested against transformers' own classes.
 """
 
 from __future__ import annotations
@@ -65,15 +68,33 @@ class ModelShape:
 CARDS = {
     card.name: card
     for card in (
-        Card("H200-SXM", 4.8e12, 989.4e12, 141e9, "NVIDIA H200 data sheet: 4.8 TB/s, 1,979 TFLOPS BF16 with sparsity"),
+        Card(
+            "H200-SXM",
+            4.8e12,
+            989.4e12,
+            141e9,
+            "unconfirmed: one third-party table (4.8 TB/s, 141 GB, the H100's 1,979 TFLOPS BF16 with sparsity)",
+        ),
         Card("H100-SXM", 3.35e12, 989.4e12, 80e9, "NVIDIA H100 data sheet: 3.35 TB/s, 1,979 TFLOPS BF16 with sparsity"),
         Card("MI300X", 5.3e12, 1307.4e12, 192e9, "AMD Instinct MI300X data sheet: 5.3 TB/s, 1,307.4 TFLOPS BF16"),
         Card("A100-SXM-80GB", 2.039e12, 312e12, 80e9, "NVIDIA A100 data sheet: 2,039 GB/s, 312 TFLOPS BF16"),
         Card("L40S", 864e9, 362e12, 48e9, "NVIDIA L40S data sheet: 864 GB/s, 362 TFLOPS BF16"),
-        Card("L4", 300e9, 121e12, 24e9, "NVIDIA L4 data sheet: 300 GB/s, 242 TFLOPS BF16 with sparsity"),
+        Card(
+            "L4",
+            300e9,
+            121e12,
+            24e9,
+            "unconfirmed: 242 TFLOPS BF16 with sparsity and 300 GB/s recalled; cores times clock give 125 without",
+        ),
         Card("T4", 320e9, 65e12, 16e9, "NVIDIA T4 data sheet: 320 GB/s, 65 TFLOPS FP16 (no BF16)"),
         Card("RTX-4090", 1008e9, 165.2e12, 24e9, "NVIDIA Ada whitepaper: 1,008 GB/s, 165.2 TFLOPS FP16, FP32 accumulate"),
-        Card("RTX-3090", 936e9, 71e12, 24e9, "NVIDIA GA102 whitepaper: 936 GB/s, 71 TFLOPS FP16, FP32 accumulate"),
+        Card(
+            "RTX-3090",
+            936e9,
+            71e12,
+            24e9,
+            "unconfirmed: 936 GB/s, 71 TFLOPS FP16 with FP32 accumulate, recalled from the GA102 whitepaper and not looked up",
+        ),
     )
 }
 
