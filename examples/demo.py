@@ -14,7 +14,7 @@ import textwrap
 from pathlib import Path
 
 from draftproof import SamplingParams, SpeculativeDecoder
-from draftproof.cli.compare import Comparison, compare
+from draftproof.bench.compare import Comparison, compare
 from draftproof.models.pull import DEFAULT_MODEL, pull
 
 EDIT = (Path(__file__).parent / "demo_prompt.txt").read_text()
