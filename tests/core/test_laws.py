@@ -40,7 +40,7 @@ def test_overlap_is_one_minus_total_variation():
 
 def test_residual_of_equal_laws_is_the_target_not_nothing():
     law = torch.softmax(torch.randn(32_000, generator=torch.Generator().manual_seed(0)), 0)
-    assert torch.equal(residual(law, law.clone()), law.double())
+    np.testing.assert_array_equal(residual(law, law.clone()), law.double())
 
 
 def test_residual_keeps_what_float32_would_lose():
@@ -51,3 +51,22 @@ def test_residual_keeps_what_float32_would_lose():
     left = residual(target, draft)
     assert left.dtype == np.float64
     assert np.flatnonzero(left).tolist() == [3]
+
+
+@pytest.mark.parametrize("size", [1, 255, 256, 257, 5000, 49_152])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_large_law_is_drawn_from_as_a_running_sum_says(size, dtype):
+    """Block by block and in one sum: the same token, for uniforms between the jumps."""
+    rng = np.random.default_rng(size)
+    law = rng.exponential(size=size) * (rng.random(size) < 0.5)
+    law[rng.integers(size)] = 1.0
+    law = (law / law.sum()).astype(dtype)
+    running = np.cumsum(law.astype(np.float64))
+    for uniform in rng.random(200):
+        goal = uniform * running[-1]
+        token = int(np.searchsorted(running, goal, side="right"))
+        if np.min(np.abs(running - goal)) > 1e-9:
+            assert int(inverse_cdf(law, uniform)) == token == int(inverse_cdf(torch.from_numpy(law), uniform))
+        assert law[int(inverse_cdf(law, uniform))] > 0
+    for uniform in EXTREMES:
+        assert law[int(inverse_cdf(law, uniform))] > 0

@@ -16,11 +16,9 @@ from typing import Protocol
 
 from array_api_compat import array_namespace, device
 
-from draftproof.core.laws import inverse_cdf
+from draftproof.core.laws import Scalar as Scalar
+from draftproof.core.laws import in_memory, inverse_cdf
 from draftproof.core.records import Array
-
-Scalar = int | Array
-"""An int, or a 0-d integer array still on its device; `int()` it once, at the end, so that a round waits for it once."""
 
 _MASK = 0xFFFFFFFF
 _ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)
@@ -28,12 +26,13 @@ _PARITY = 0x1BD11BDA
 
 
 class Purpose(IntEnum):
-    """What a draw is for. TARGET is keyed by absolute position, all others by the round."""
+    """What a draw is for. TARGET is keyed by absolute position, NOISE by position and token, all others by the round."""
 
     TARGET = 0
     DRAFT = 1
     ACCEPT = 2
     REPLACEMENT = 3
+    NOISE = 4
 
 
 class Chance(Protocol):
@@ -44,6 +43,9 @@ class Chance(Protocol):
 
     def draw(self, law: Array, purpose: Purpose, node: int) -> Scalar:
         """A token from `law` [vocab] (need not be normalised); never one of probability zero."""
+
+    def draw_draft(self, law: Array, node: int, depth: int) -> Scalar:
+        """A drafted token for `node`, `depth` positions after the start of the round."""
 
     def draw_target(self, law: Array, depth: int) -> Scalar:
         """A token of the target's own, `depth` positions after the start of the round, keyed by absolute position."""
@@ -99,16 +101,25 @@ class KeyedChance:
     def draw(self, law: Array, purpose: Purpose, node: int) -> Scalar:
         return inverse_cdf(law, self.uniform(purpose, node))
 
+    def draw_draft(self, law: Array, node: int, depth: int) -> Scalar:
+        return self.draw(law, Purpose.DRAFT, node)
+
     def draw_target(self, law: Array, depth: int) -> Scalar:
         return self.draw(law, Purpose.TARGET, depth)
 
     def first_failure(self, probabilities: Array, purpose: Purpose) -> Scalar:
+        if in_memory(probabilities):
+            values = probabilities.tolist()
+            return next((i for i, p in enumerate(values) if not self.uniform(purpose, i) < p), len(values))
         xp = array_namespace(probabilities)
         failures = self._uniforms(probabilities, purpose) >= probabilities
         end = xp.ones(1, dtype=xp.bool, device=device(probabilities))
         return xp.argmax(xp.astype(xp.concat([failures, end]), xp.int8))
 
     def last_success(self, probabilities: Array, purpose: Purpose) -> Scalar:
+        if in_memory(probabilities):
+            values = probabilities.tolist()
+            return next((i + 1 for i in reversed(range(len(values))) if self.uniform(purpose, i) < values[i]), 0)
         xp = array_namespace(probabilities)
         successes = self._uniforms(probabilities, purpose) < probabilities
         places = xp.arange(probabilities.shape[0] + 1, device=device(probabilities))

@@ -46,7 +46,6 @@ class LawPipeline:
         self._processors = Processors(params.logits_processors)
         self._warpers = Processors(() if self.greedy else params.logits_warpers)
         self._truncation = Truncation.of(params, vocab_size)
-        self._softmax_only = not self.greedy and not self._warpers and self._truncation.keeps_all
         self._edits = self._bans.biased or self._bans.active or self._penalties.active or bool(self._processors)
         self.reads_history = self._bans.reads_history or self._penalties.active or bool(self._processors) or bool(self._warpers)
         self._invalid: Array = None
@@ -60,16 +59,14 @@ class LawPipeline:
 
     def laws(self, logits: Array, context: Sequence[int], paths: Sequence[Path]) -> Array:
         """Row by row what `law` gives, to the bit: logits [n, vocab], one path a row -> [n, vocab]."""
-        x = self._processed(logits, context, paths)
+        x, owned = self._processed(logits, context, paths)
         if not is_numpy_array(x):
             return self._accelerated_laws(x, context, paths)
         tops = [row.max() for row in x]
         for i, top in enumerate(tops):
             if not math.isfinite(top):
                 raise self._complaint(logits, x, i, context, paths[i])
-        if self._softmax_only and is_torch_array(logits):
-            return dense_laws(array_namespace(logits).asarray(x), self._truncation)
-        out = np.empty_like(x)
+        out = x if owned and not self._warpers else np.empty_like(x)
         with np.errstate(over="ignore"):
             for i, path in enumerate(paths):
                 self._write_row(x[i], tops[i], context, path, out[i])
@@ -77,7 +74,7 @@ class LawPipeline:
 
     def greedy_tokens(self, logits: Array, context: Sequence[int], paths: Sequence[Path]) -> list[int]:
         """arg max of each row [n, vocab] after all processors, the lowest id among ties; one transfer for all rows."""
-        x = self._processed(logits, context, paths)
+        x, _ = self._processed(logits, context, paths)
         xp = array_namespace(x)
         best = xp.argmax(x, axis=-1)
         tops = xp.take_along_axis(x, best[:, None], axis=-1)[:, 0]
@@ -86,6 +83,16 @@ class LawPipeline:
             if not math.isfinite(top):
                 raise self._complaint(logits, x, i, context, paths[i])
         return [int(token) for token, _ in pairs]
+
+    def best_tokens(self, logits: Array, context: Sequence[int], path: Path, count: int) -> list[int]:
+        """Up to `count` tokens of one row [vocab] by logit after all processors, the best first, none that they forbid."""
+        x = self._processed(logits[None, :], context, [path])[0][0]
+        if not math.isfinite(x.max()):
+            raise self._complaint(logits[None, :], x[None, :], 0, context, path)
+        xp = array_namespace(x)
+        order = xp.argsort(x, descending=True, stable=True)[:count]
+        pairs = zip(order.tolist(), x[order].tolist(), strict=True)
+        return [int(token) for token, score in pairs if math.isfinite(score)]
 
     def forbids(self, token: int, context: Sequence[int], path: Path = ()) -> bool:
         """Whether bans alone (allowed and suppressed ids, bad words, EOS before min_tokens, a bias of -inf) make `token`
@@ -99,9 +106,9 @@ class LawPipeline:
         if invalid is not None and bool(invalid):
             raise InvalidLogitsError("a row of logits of this round holds NaN or infinity, or allows no token")
 
-    def _processed(self, logits: Array, context: Sequence[int], paths: Sequence[Path]) -> Array:
-        """Everything before the temperature: [n, vocab] float32 or float64, NumPy for what is in a CPU's memory. The logits
-        themselves where there is nothing to do, so not to be written to."""
+    def _processed(self, logits: Array, context: Sequence[int], paths: Sequence[Path]) -> tuple[Array, bool]:
+        """Everything before the temperature: [n, vocab] float32 or float64, NumPy for what is in a CPU's memory; and whether
+        that is an array of our own. Where there is nothing to do it is the logits themselves, not to be written to."""
         if tuple(logits.shape) != (len(paths), self.vocab_size):
             raise UsageError(
                 f"the logits have shape {list(logits.shape)}; allowed: [{len(paths)}, {self.vocab_size}], "
@@ -109,7 +116,7 @@ class LawPipeline:
             )
         x, shared = _in_memory(logits)
         if not self._edits:
-            return x
+            return x, not shared
         if shared:
             x = array_namespace(x).asarray(x, copy=True)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -121,12 +128,14 @@ class LawPipeline:
                 x = self._bans.apply(x, context, paths)
         if self._processors:
             self._processors.apply(x, context, paths)
-        return x
+        return x, True
 
     def _write_row(self, x: Array, top: Array, context: Sequence[int], path: Path, out: Array) -> None:
+        """The law of processed logits `x` into `out`, which may be `x` itself where there are no warpers."""
         if self.greedy:
+            best = x.argmax()
             out[:] = 0
-            out[x.argmax()] = 1
+            out[best] = 1
         elif not self._warpers:
             write_law(x, top, self._truncation, out)
         else:
@@ -168,8 +177,13 @@ class LawPipeline:
 
 
 def _in_memory(logits: Array) -> tuple[Array, bool]:
-    """(array, whether it shares memory with `logits`): float64 kept, all else float32; a CPU tensor as its NumPy view."""
+    """(array, whether it shares memory with `logits`): float64 kept, all else float32; a CPU tensor as its NumPy view.
+
+    On a CPU a row is worked on in NumPy, by one thread: right after a forward pass, waking a thread pool for each operation on
+    50,000 numbers costs more than the operation (see docs/log.md)."""
     xp = array_namespace(logits)
+    if is_torch_array(logits) and logits.device.type == "cpu" and logits.element_size() == 2:
+        return _widened(logits.detach()), False
     wanted = xp.float64 if logits.dtype == xp.float64 else xp.float32
     x: Any = logits.detach() if is_torch_array(logits) else logits
     shared = x.dtype == wanted
@@ -178,6 +192,16 @@ def _in_memory(logits: Array) -> tuple[Array, bool]:
     if is_torch_array(x) and x.device.type == "cpu":
         return x.numpy(), shared
     return x, shared
+
+
+def _widened(logits: Any) -> Array:
+    """A 16-bit CPU tensor as a NumPy array of float32. bf16 is the upper half of a float32."""
+    if str(logits.dtype) != "torch.bfloat16":
+        return logits.numpy().astype(np.float32)
+    upper = logits.view(array_namespace(logits).uint16).numpy()
+    wide = np.empty(upper.shape, np.uint32)
+    np.left_shift(upper, 16, out=wide, dtype=np.uint32)
+    return wide.view(np.float32)
 
 
 def _on_cpu(row: Array) -> Array:

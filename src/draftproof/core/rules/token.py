@@ -19,6 +19,7 @@ class Token:
     name = "token"
     lossless = True
     trees = False
+    coupled = False
     selections: frozenset[Selection] = frozenset({"fixed", "iid", "without_replacement"})
 
     def verify(self, draft: Draft, target_laws: TargetLaws, chance: Chance) -> Verdict:
@@ -52,4 +53,6 @@ def replacement_law(draft: Draft, laws: Array, stop: Scalar) -> Array:
         allowed = xp.arange(target.shape[0], **where) != rejected
         return residual(target, xp.where(allowed, xp.zeros_like(target), target))
     draft_laws = [draft.laws[parent] for parent in draft.parents]
+    if isinstance(stop, int):
+        return residual(target, draft_laws[stop]) if stop < len(draft_laws) else target
     return residual(target, xp.stack([*draft_laws, xp.zeros_like(draft_laws[0])])[stop])
