@@ -12,12 +12,6 @@ TORCH := $(shell grep '^torch==' requirements/ci.txt)
 # One thread a process: the tests' models are tiny, and threads that wait for each other cost more than they bring.
 TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 
-# The demonstration, in this one place: the default model and one prompt, plain and speculative decoding side by side, for speed in
-# the machine's own precision, then for identity in float32.
-COMPARE = $(BIN)/draftproof generate --compare --method ngram -k 6 --temperature 0 --file examples/demo_prompt.txt
-SPEED = $(COMPARE) --max-tokens 96
-IDENTITY = $(COMPARE) --max-tokens 32 --dtype float32 --repeat 1
-
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test proof check lint types imports sizes format bench docs clean
 
@@ -40,8 +34,7 @@ $(STAMP): pyproject.toml requirements/ci.txt
 
 demo: $(STAMP)  ## load a real model and generate the same text plainly and speculatively
 	$(BIN)/draftproof pull
-	$(SPEED)
-	$(IDENTITY)
+	$(BIN)/python examples/demo.py
 
 test: $(STAMP)  ## run the test suite (no downloads, under ten minutes on two cores)
 	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS)
@@ -71,9 +64,10 @@ format: $(STAMP)  ## rewrite the sources as `check` wants them
 docs: $(STAMP)  ## check that the pages agree with the tree: links, named files, make targets, folders
 	$(BIN)/python tools/check_docs.py
 
-bench: $(STAMP)  ## measure the default model, plain against speculative, and print the figures as JSON
+bench: $(STAMP)  ## measure the default model against plain decoding and transformers (about ten minutes, resumable)
 	$(BIN)/draftproof pull
-	$(SPEED) --json
+	$(BIN)/python benchmarks/real_models.py smollm2 --repeat 2 --out out/smollm2.jsonl
+	$(BIN)/python benchmarks/real_models.py report out/smollm2.jsonl
 
 clean:  ## remove what the commands above made, the environment included
 	rm -rf $(VENV) build dist out site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -158,15 +158,13 @@ def measure(name: str, target_name: str, draft_name: str | None, dtype: str, out
                         for arm in all_arms.values():
                             arm(ids, values)
                         warm = True
+                    results: dict[str, Any] = {}
                     for arm in todo:
                         run = one(watch, all_arms[arm], ids, values)
+                        results[arm] = run.pop("result")
                         run |= {"pair": name, "prompt": prompt_name, "setting": setting, "arm": arm, "repetition": number}
-                        if arm == "speculative":
-                            plain = decoder.plain.generate(
-                                list(ids), SamplingParams(max_tokens=NEW_TOKENS, min_tokens=NEW_TOKENS, seed=1, **values)
-                            )
-                            run["difference"] = difference(decoder, plain, run.pop("result")) if setting == "greedy" else None
-                        run.pop("result", None)
+                        if setting == "greedy" and {"plain", "speculative"} <= set(results) and arm in ("plain", "speculative"):
+                            run["difference"] = difference(decoder, results["plain"], results["speculative"])
                         sink.write(json.dumps(run | {"provenance": provenance(target)}) + "\n")
                         sink.flush()
                         print(
