@@ -13,7 +13,8 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from draftproof import SamplingParams, SpeculativeDecoder, TableModel
-from draftproof.cli import compare, compare_table
+from draftproof.bench import compare
+from draftproof.cli import compare_table
 from draftproof.cli import main as cli
 from draftproof.decode.record import read_rounds
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from draftproof.cli.compare import Comparison, milliseconds_per_round, rates
+from draftproof.bench.compare import Comparison, milliseconds_per_round, rates
 
 if TYPE_CHECKING:
     from rich.table import Table

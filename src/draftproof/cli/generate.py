@@ -171,7 +171,7 @@ def complete_params(decoder: SpeculativeDecoder, prompt: Any, overrides: Mapping
 
 def surroundings(decoder: SpeculativeDecoder, params: SamplingParams, text: str) -> dict[str, Any]:
     """The part of the JSON document that says what was asked, and of what."""
-    from draftproof.cli.provenance import provenance
+    from draftproof.bench.provenance import provenance
     from draftproof.decode.record import params_as_dict
 
     return {

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
-from draftproof.cli.compare import Comparison, as_dict, compare
+from draftproof.bench.compare import Comparison, as_dict, compare
 from draftproof.cli.compare_table import WIDTH, agreement, table, title
 from draftproof.cli.show import Writer, stretches
 from draftproof.cli.single import record_header

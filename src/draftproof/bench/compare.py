@@ -13,7 +13,7 @@ from typing import Any
 
 from draftproof.core.params import SamplingParams
 from draftproof.core.records import Round
-from draftproof.decode.decoder import SpeculativeDecoder
+from draftproof.decode.decoder import Decoder, SpeculativeDecoder
 from draftproof.decode.logprobs import row_logprobs
 from draftproof.decode.prompts import Prompt
 from draftproof.decode.result import Completion, Result
@@ -82,21 +82,26 @@ def compare(
 
 def first_difference(decoder: SpeculativeDecoder, plain: Result, speculative: Result) -> FirstDifference | None:
     """Where the token ids of two results for one prompt part; None when they are the same."""
-    ours, theirs = speculative.token_ids, plain.token_ids
-    if ours == theirs:
+    return first_difference_of(decoder, plain.prompt_token_ids, plain.token_ids, speculative.token_ids)
+
+
+def first_difference_of(
+    decoder: Decoder, prompt: Sequence[int], theirs: Sequence[int], ours: Sequence[int]
+) -> FirstDifference | None:
+    """Where `ours` parts from plain decoding's tokens `theirs` after one prompt; None when they are the same."""
+    if tuple(ours) == tuple(theirs):
         return None
     pairs = zip(ours, theirs, strict=False)
     position = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(ours), len(theirs)))
-    common = (*plain.prompt_token_ids, *ours[:position])
     return FirstDifference(
         position=position,
         plain_token=theirs[position] if position < len(theirs) else None,
         speculative_token=ours[position] if position < len(ours) else None,
-        top2_gap=top2_gap(decoder, common),
+        top2_gap=top2_gap(decoder, (*prompt, *ours[:position])),
     )
 
 
-def top2_gap(decoder: SpeculativeDecoder, token_ids: Sequence[int]) -> float:
+def top2_gap(decoder: Decoder, token_ids: Sequence[int]) -> float:
     """Difference in log-probability between the target's two best tokens after `token_ids`, before any processing."""
     session = decoder.target.open()
     try:

@@ -1,0 +1,1 @@
+"""Measure: arms of several engines on the same prompts, interleaved, with everything a figure depends on."""

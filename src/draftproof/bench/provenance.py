@@ -1,0 +1,89 @@
+"""What a figure depends on besides the code: versions, machine, threads, dtype, seed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from draftproof import __version__
+
+
+def provenance(target: Any, *, seed: int | None = None) -> dict[str, Any]:
+    """The surroundings of a run of `target` (a LanguageModel), ready for JSON."""
+    import numpy
+    import torch
+    import transformers
+
+    return {
+        "draftproof": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "numpy": numpy.__version__,
+        "platform": platform.platform(),
+        "processor": _processor(),
+        "cpus": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "target": target.name,
+        "device": str(getattr(target, "device", "cpu")),
+        "dtype": str(getattr(target, "dtype", None)).removeprefix("torch."),
+        "seed": seed,
+        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "commit": _commit(),
+        "gpu": _gpu(target),
+    }
+
+
+def model_hash(model: Any) -> str | None:
+    """SHA-256 over name, shape, dtype and a sample of every weight of an HFModel; None for other models.
+
+    1,024 evenly spaced entries a tensor tell checkpoints and quantisations apart in seconds, without reading gigabytes."""
+    module = getattr(model, "module", None)
+    if module is None:
+        return None
+    digest = hashlib.sha256(json.dumps(str(type(module).__name__)).encode())
+    for name, tensor in sorted(module.state_dict().items()):
+        flat = tensor.detach().flatten()
+        sample = flat[:: max(1, flat.numel() // 1024)][:1024].float().cpu().contiguous()
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode() + sample.numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _commit() -> str | None:
+    """The commit this package runs from, with "+" when files differ from it; None outside a repository."""
+    folder = Path(__file__).parent
+    try:
+        commit = _git(folder, "rev-parse", "--short=12", "HEAD")
+        return commit + ("+" if _git(folder, "status", "--porcelain", "--untracked-files=no") else "")
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=True, timeout=10)
+    return done.stdout.strip()
+
+
+def _gpu(target: Any) -> str | None:
+    device = getattr(target, "device", None)
+    if getattr(device, "type", "cpu") != "cuda":
+        return None
+    import torch
+
+    return str(torch.cuda.get_device_name(device))
+
+
+def _processor() -> str:
+    """The processor's model name where the system tells it, else its architecture."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:
+            return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()

@@ -1,0 +1,148 @@
+"""Arms from the words of the command line.
+
+plain                      the target alone (always an arm; everything is compared with it)
+ngram:8                    a method of draftproof with its draft length
+draft_model:4:block        ... and a rule
+{"method": "ngram", ...}   a whole speculative_config
+hf-plain, hf-assisted:4, hf-lookup:10      transformers' own generation
+http://HOST:PORT           an OpenAI-compatible server
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from draftproof.bench.arms import PLAIN, Arm, OurArm
+from draftproof.decode.config import METHODS, SpeculativeConfig
+from draftproof.decode.decoder import SpeculativeDecoder
+from draftproof.errors import UsageError
+from draftproof.models.protocol import LanguageModel
+
+HF_KINDS = {"hf-plain": "plain", "hf-assisted": "assisted", "hf-lookup": "lookup"}
+
+
+@dataclass(frozen=True)
+class Spec:
+    """One arm as asked for. kind: "plain", "ours", "server" or one of HF_KINDS."""
+
+    kind: str
+    name: str
+    config: Mapping[str, Any] | None = None
+    length: int = 0
+    url: str = ""
+
+    @property
+    def needs_draft(self) -> bool:
+        return self.kind == "hf-assisted" or (self.config or {}).get("method") == "draft_model"
+
+
+def parse_spec(text: str, draft: str | None) -> Spec:
+    """One word of the command line. UsageError, before any model loads, for what is no arm."""
+    if text == PLAIN:
+        return Spec("plain", PLAIN)
+    if text.startswith(("http://", "https://")):
+        return Spec("server", text, url=text)
+    if text.startswith("{"):
+        return _from_json(text)
+    word, *rest = text.split(":")
+    length, rule = _length(text, rest[0]) if rest else None, rest[1] if len(rest) > 1 else None
+    if len(rest) > 2 or (word not in HF_KINDS and word not in METHODS) or word == "none":
+        allowed = ", ".join((PLAIN, *(m for m in METHODS if m != "none"), *HF_KINDS))
+        raise UsageError(f"there is no arm {text!r}; an arm is one of {allowed} (with :LENGTH), a JSON object or a URL")
+    if word in HF_KINDS:
+        if rule or (word == "hf-plain" and length is not None):
+            raise UsageError(
+                f"the arm {text!r} says too much; transformers' arms take a draft length at most, hf-plain nothing"
+            )
+        kept = 0 if word == "hf-plain" else METHODS["draft_model" if word == "hf-assisted" else "ngram"]
+        spec = Spec(word, text, length=kept if length is None else length)
+    else:
+        given = {
+            "method": word,
+            "num_speculative_tokens": length,
+            "rule": rule,
+            "model": draft if word == "draft_model" else None,
+        }
+        spec = _ours({key: value for key, value in given.items() if value is not None} | _placeholder(word, draft))
+    if spec.needs_draft and draft is None:
+        raise UsageError(f"the arm {text!r} needs a draft model: add --draft with its hub id or folder")
+    return spec
+
+
+def _placeholder(word: str, draft: str | None) -> dict[str, str]:
+    """A name that lets the rest of the config be checked before the missing draft model is complained about."""
+    return {"model": "missing"} if word == "draft_model" and draft is None else {}
+
+
+def _length(text: str, word: str) -> int:
+    if not word.isdigit() or int(word) < 1:
+        raise UsageError(f"the arm {text!r} has {word!r} for a draft length; allowed: a whole number from 1")
+    return int(word)
+
+
+def _from_json(text: str) -> Spec:
+    try:
+        config = json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"the arm {text} is not JSON: {error}") from error
+    return _ours(config)
+
+
+def _ours(config: Mapping[str, Any]) -> Spec:
+    checked = SpeculativeConfig.from_dict(config)
+    if checked.method == "none":
+        raise UsageError("an arm without a method is the arm plain: say plain")
+    name = f"{checked.method} k={checked.num_speculative_tokens}"
+    name += f" {checked.rule_name}" if checked.rule_name else ""
+    if checked.draft_sample_method != "probabilistic":
+        name += f" {checked.draft_sample_method} draft"
+    return Spec("ours", name, config=dict(config))
+
+
+def build_arms(
+    specs: Sequence[Spec],
+    target: LanguageModel,
+    drafts: Callable[[str], Any],
+    draft: str | None,
+    rates: Sequence[float] | None,
+    greedy: bool,
+) -> tuple[list[Arm], SpeculativeDecoder]:
+    """The arms, plain first, and the decoder of the plain one. drafts: name -> loaded draft model, asked once a name.
+
+    rates: acceptance by chance for draftproof's own arms (UsageError when others are among them)."""
+    if rates and any(spec.kind not in ("plain", "ours") for spec in specs):
+        raise UsageError("--synthetic-alpha replaces acceptance in draftproof's own arms only; leave the other arms out")
+    tokenizer = getattr(target, "tokenizer", None)
+    reference = SpeculativeDecoder(None, target, tokenizer)
+    arms: list[Arm] = [OurArm(PLAIN, reference.plain)]
+    for spec in specs:
+        if spec.kind == "ours":
+            arms.append(_our_arm(spec, target, tokenizer, drafts, rates, greedy))
+        elif spec.kind == "server":
+            from draftproof.bench.server import ServerArm
+
+            arms.append(ServerArm(spec.url, tokenizer=tokenizer))
+        elif spec.kind != "plain":
+            from draftproof.bench.hf_arms import HFArm
+
+            loaded = drafts(draft) if spec.kind == "hf-assisted" and draft is not None else None
+            arms.append(HFArm(HF_KINDS[spec.kind], target, draft=loaded, length=spec.length))
+    return arms, reference
+
+
+def _our_arm(
+    spec: Spec, target: Any, tokenizer: Any, drafts: Callable[[str], Any], rates: Sequence[float] | None, greedy: bool
+) -> OurArm:
+    config = SpeculativeConfig.from_dict(spec.config)
+    draft = drafts(config.model) if config.method == "draft_model" and config.model is not None else None
+    decoder = SpeculativeDecoder(draft, target, tokenizer, speculative_config=config)
+    if not rates:
+        return OurArm(spec.name, decoder)
+    from draftproof.bench.synthetic import make_synthetic
+
+    shown = ",".join(f"{rate:g}" for rate in rates)
+    renamed = replace(spec, name=f"{spec.name} (synthetic acceptance {shown}, lossy)")
+    return OurArm(renamed.name, make_synthetic(decoder, rates, greedy))

@@ -1,0 +1,133 @@
+"""The measurement on a terminal, within 80 columns, and as a `Result` other reports can use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from draftproof.report.figures import BLACK, COLORS
+from draftproof.report.result import Column, Result
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COLUMNS = (
+    Column("arm", "name"),
+    Column("tok/s", "rate", ".1f"),
+    Column("first\nms", "first_ms", ".0f"),
+    Column("ms per\ntoken", "token_ms", ".1f"),
+    Column("tokens\n/round", "tokens_per_round", ".2f"),
+    Column("draft\nms", "draft_ms", ".0f"),
+    Column("verify\nms", "verify_ms", ".0f"),
+    Column("rest\nms", "rest_ms", ".1f"),
+    Column("vs plain", "ratio"),
+)
+
+
+def bench_result(document: Mapping[str, Any]) -> Result:
+    """A result file as table, notes and figure."""
+    return Result(
+        "bench", title_of(document), COLUMNS, [row(arm) for arm in document["arms"]], notes(document), drawer(document)
+    )
+
+
+def title_of(document: Mapping[str, Any]) -> str:
+    """What was measured, in one line."""
+    where, params = document["provenance"], document["params"]
+    how = "greedy" if params.get("temperature") == 0 else f"temperature {params.get('temperature', 1.0):g}"
+    count, repeats = len(document["prompts"]), document["repeats"]
+    return f"{where['target']} ({where['dtype']}, {where['device']}), {how}, {count} prompts x {repeats}"
+
+
+def row(arm: Mapping[str, Any]) -> dict[str, Any]:
+    """One arm's line; milliseconds of draft, verify and rest are per round."""
+    parts = arm["milliseconds_per_round"] or {}
+    return {
+        "name": arm["name"],
+        "rate": arm["tokens_per_second"],
+        "first_ms": _milliseconds(arm["first_token_seconds"]),
+        "token_ms": _milliseconds(arm["seconds_per_token"]),
+        "tokens_per_round": arm["stats"].get("tokens_per_round"),
+        "draft_ms": parts.get("draft"),
+        "verify_ms": parts.get("verify"),
+        "rest_ms": parts.get("rest"),
+        "ratio": ratio_text(arm["ratio_to_plain"]),
+    }
+
+
+def ratio_text(ratio: Mapping[str, float] | None) -> str:
+    """`1.52 (1.40-1.63)`."""
+    return "" if ratio is None else f"{ratio['median']:.2f} ({ratio['low']:.2f}-{ratio['high']:.2f})"
+
+
+def _milliseconds(seconds: float | None) -> float | None:
+    return None if seconds is None else 1000 * seconds
+
+
+def notes(document: Mapping[str, Any]) -> list[str]:
+    """What the figures say and what is doubtful about them, one sentence each."""
+    said = [f"vs plain: tokens per second, median over prompts with a {document['level']:.0%} interval from resampled prompts"]
+    for arm in document["arms"]:
+        ratio, stats = arm["ratio_to_plain"], arm["stats"]
+        if ratio and arm["largest_term"] and ratio["median"] < 1:
+            said.append(f"{arm['name']} is slower than plain decoding; the largest term of its rounds is {arm['largest_term']}")
+        share = stats.get("share_of_rounds_with_draft")
+        if share is not None and arm["stats"]["method"] != "none" and share < 0.9:
+            rate = stats["draft_acceptance_rate"]
+            accepted = "" if rate is None else f", {rate:.0%} of drafts accepted"
+            said.append(f"{arm['name']}: only {share:.0%} of rounds had a draft{accepted}")
+        said += [f"{arm['name']}: {text}" for text in stats.get("notes", ())]
+    return said + [flag["message"] for flag in document["flags"]]
+
+
+def task_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Ratio to plain by task and arm, in Spec-Bench's shape: one line an arm, one column a task."""
+    return [
+        {"name": arm["name"]} | {task: ratio_text(figures["ratio_to_plain"]) for task, figures in arm["tasks"].items()}
+        for arm in document["arms"]
+    ]
+
+
+def task_result(document: Mapping[str, Any]) -> Result | None:
+    """The per-task table; None when there is one task."""
+    tasks = list(document["arms"][0]["tasks"])
+    if len(tasks) < 2:
+        return None
+    columns = [Column("task", "task"), Column("prompts", "prompts", "d"), Column("arm", "name")]
+    columns += [
+        Column("tok/s", "rate", ".1f"),
+        Column("tokens\n/round", "tokens_per_round", ".2f"),
+        Column("vs plain", "ratio"),
+    ]
+    rows: list[dict[str, Any]] = [
+        {
+            "task": task,
+            "prompts": arm["tasks"][task]["prompts"],
+            "name": arm["name"],
+            "rate": arm["tasks"][task]["tokens_per_second"],
+            "tokens_per_round": arm["tasks"][task]["tokens_per_round"],
+            "ratio": ratio_text(arm["tasks"][task]["ratio_to_plain"]),
+        }
+        for task in tasks
+        for arm in document["arms"]
+    ]
+    return Result("tasks", "By task", columns, rows, (), lambda figure: None)
+
+
+def drawer(document: Mapping[str, Any]) -> Any:
+    """A function that draws every arm's ratio to plain, with its interval and its prompts."""
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        arms: Sequence[Mapping[str, Any]] = [arm for arm in document["arms"] if arm["ratio_to_plain"]]
+        for place, arm in enumerate(reversed(arms)):
+            ratio = arm["ratio_to_plain"]
+            color = COLORS[place % len(COLORS)]
+            reach = [[ratio["median"] - ratio["low"]], [ratio["high"] - ratio["median"]]]
+            axes.errorbar([ratio["median"]], [place], xerr=reach, fmt="o", color=color, capsize=4)
+        axes.axvline(1, color=BLACK, linestyle="--", linewidth=1.4)
+        axes.set_yticks(range(len(arms)), [arm["name"] for arm in reversed(arms)])
+        axes.set_xlabel("speed over plain decoding (1 = break even)")
+        axes.set_xlim(left=0)
+
+    return draw

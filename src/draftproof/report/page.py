@@ -1,0 +1,125 @@
+"""Self-contained HTML: results as sections of one page, their figures inside as SVG; nothing is fetched when it is opened."""
+
+from __future__ import annotations
+
+import html
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from draftproof import __version__
+from draftproof.errors import UsageError
+from draftproof.report.figures import HEIGHT, STYLE, WIDTH
+from draftproof.report.result import Result
+from draftproof.report.tables import json_line
+
+CSS = """
+body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.5rem; } h2 { font-size: 1.2rem; margin-top: 2.5rem; }
+table { border-collapse: collapse; margin: 1rem 0; } th, td { padding: .25rem .8rem .25rem 0; text-align: right; }
+th { border-bottom: 2px solid #222; vertical-align: bottom; white-space: pre-line; }
+td { border-bottom: 1px solid #ddd; } th.words, td.words { text-align: left; }
+svg { max-width: 100%; height: auto; } pre { background: #f4f4f4; padding: .8rem; overflow-x: auto; }
+footer, .where { color: #666; font-size: .85rem; } .headline { font-size: 1.15rem; font-weight: 600; }
+"""
+
+
+def check_writable(path: Path) -> None:
+    """UsageError when nothing could be written to `path`; touches nothing."""
+    if path.is_dir():
+        raise UsageError(f"cannot write to {path}: it is a folder; name a file")
+    if not path.parent.is_dir():
+        raise UsageError(f"cannot write to {path}: there is no folder {path.parent}")
+
+
+def write_page(path: Path, text: str) -> None:
+    """UsageError when the page cannot be written."""
+    _write(path, text)
+
+
+def write_json(path: Path, document: object) -> None:
+    """One strict JSON document with a final line break."""
+    _write(path, json_line(document) + "\n")
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise UsageError(f"cannot write to {path}: {error.strerror or error}") from error
+
+
+def page(title: str, sections: Sequence[str]) -> str:
+    """One HTML document. title: text. sections: HTML."""
+    body = "\n".join(sections)
+    return (
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{html.escape(title)}</title>\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<style>{CSS}</style>\n</head>\n<body>\n'
+        f"<h1>{html.escape(title)}</h1>\n{body}\n<footer>draftproof {__version__}</footer>\n</body>\n</html>\n"
+    )
+
+
+def section(result: Result, heading: str | None = None) -> str:
+    """A result: heading, table, notes, and its figure when matplotlib is there."""
+    parts = [f"<h2>{html.escape(heading or result.title)}</h2>", table(result)]
+    if result.notes:
+        parts.append("<ul>" + "".join(f"<li>{html.escape(note)}</li>" for note in result.notes) + "</ul>")
+    return "\n".join([*parts, figure(result.draw)])
+
+
+def table(result: Result) -> str:
+    """The result's rows as an HTML table."""
+    words = {c.key for c in result.columns if any(isinstance(row.get(c.key), str) for row in result.rows)}
+    kinds = {c.key: ' class="words"' if c.key in words else "" for c in result.columns}
+    head = "".join(f"<th{kinds[c.key]}>{html.escape(c.heading)}</th>" for c in result.columns)
+    lines = [
+        "<tr>" + "".join(f"<td{kinds[c.key]}>{html.escape(c.text(row.get(c.key)))}</td>" for c in result.columns) + "</tr>"
+        for row in result.rows
+    ]
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+
+
+def figure(draw: Callable[[Any], None], width: float = WIDTH, height: float = HEIGHT) -> str:
+    """What `draw` puts on a figure, as inline SVG; a sentence where matplotlib is absent; nothing when nothing is drawn."""
+    if find_spec("matplotlib") is None:
+        return "<p>Figures need matplotlib: pip install 'draftproof[plot]'</p>"
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    with rc_context(STYLE | {"svg.fonttype": "path"}):
+        drawn = Figure(figsize=(width, height), layout="constrained")
+        draw(drawn)
+        if not drawn.axes:
+            return ""
+        out = io.StringIO()
+        drawn.savefig(out, format="svg", metadata={"Date": None})
+    text = out.getvalue()
+    return text[text.index("<svg") :]
+
+
+def preformatted(value: object) -> str:
+    """A value as indented JSON."""
+    return f"<pre>{html.escape(json.dumps(value, indent=2))}</pre>"
+
+
+def surroundings(provenance: Mapping[str, Any]) -> str:
+    """What a figure depends on, in small print."""
+    pairs = "; ".join(f"{key} {value}" for key, value in provenance.items() if value is not None)
+    return f'<p class="where">{html.escape(pairs)}</p>'
+
+
+def comparison_page(
+    documents: Sequence[tuple[str, Mapping[str, Any]]], results: Callable[[Mapping[str, Any]], Sequence[Result]]
+) -> str:
+    """One page for several result documents, each named; `results` turns one into what is shown of it."""
+    sections = []
+    for name, document in documents:
+        first, *others = results(document)
+        sections.append(section(first, f"{name}: {first.title}"))
+        sections += [section(other) for other in others]
+        sections.append(surroundings(document.get("provenance", {})))
+    title = documents[0][0] if len(documents) == 1 else f"{len(documents)} runs compared"
+    return page(title, sections)
