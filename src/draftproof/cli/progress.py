@@ -1,0 +1,38 @@
+"""A bar on standard error for long work; without a terminal, a line now and then, so that a log shows life too."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import monotonic
+
+LINE_SECONDS = 10.0
+
+
+@contextmanager
+def telling() -> Iterator[Callable[[str, int, int], None]]:
+    """Yields a function (what begins, pieces done, pieces in all). It draws only when called, so it costs no measured run."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _lines()
+        return
+    with Progress(console=console, transient=True, auto_refresh=False) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda what, done, total: bar.update(task, completed=done, total=total, description=what, refresh=True)
+
+
+def _lines() -> Callable[[str, int, int], None]:
+    last = -LINE_SECONDS
+
+    def tell(what: str, done: int, total: int) -> None:
+        nonlocal last
+        now = monotonic()
+        if now - last >= LINE_SECONDS:
+            last = now
+            print(f"{done} of {total}: {what}", file=sys.stderr, flush=True)
+
+    return tell

@@ -1,0 +1,114 @@
+"""What a plan says in words: the best choice or none, the term that limits, what would have to change; the config to use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from draftproof.core.formulas import break_even_cost, expected_speedup
+from draftproof.decode.config import SpeculativeConfig
+from draftproof.plan.costs import Costs
+from draftproof.plan.plan import Foretold, Plan
+from draftproof.plan.predict import Choice
+
+VLLM_METHODS = ("draft_model", "ngram", "suffix", "medusa", "eagle", "eagle3")
+"""Methods that `vllm serve --speculative-config` has under the same name."""
+_TERMS = {"draft": "drafting", "verify": "verifying more than one token", "outside": "work outside the forwards"}
+
+
+def headline(plan: Plan) -> str:
+    """The answer in one sentence."""
+    best, top = plan.best, plan.choices[0]
+    if best is not None:
+        return f"speculate with {best.drafter}, {best.num_speculative_tokens} drafts: {_speed(best)}"
+    if top.speedup.point > 1:
+        return (
+            f"do not speculate on this evidence: at best {_speed(top)} ({top.drafter}, {top.num_speculative_tokens} drafts), "
+            "and the interval reaches below 1"
+        )
+    return f"do not speculate: at best {top.speedup.point:.2f}x ({top.drafter}, {top.num_speculative_tokens} drafts)"
+
+
+def _speed(choice: Choice) -> str:
+    return f"{choice.speedup.point:.2f}x ({choice.speedup.low:.2f}-{choice.speedup.high:.2f})"
+
+
+def limits(choice: Choice, costs: Costs) -> str:
+    """The term that limits, in one plain sentence."""
+    n = choice.num_speculative_tokens + 1
+    term = max(choice.shares, key=lambda name: choice.shares[name])
+    extra = sum(choice.shares.values())
+    said = f"verifying {n} tokens costs {float(costs.passes.curve()(n)):.1f} single steps here"
+    if choice.shares["draft"]:
+        said += f" and a draft step {costs.cost_ratio:.2f}"
+    if extra < 0.05:
+        return f"{said}; drafting and verifying are nearly free, so acceptance is what limits"
+    return f"{said}; of what a round costs beyond one step, {choice.shares[term] / extra:.0%} is {_TERMS[term]}"
+
+
+def to_change(drafter: Foretold) -> str:
+    """What would have to change for this drafter to pay, by the i.i.d. formula: alpha at this cost, or cost at this alpha."""
+    lengths = np.array([choice.num_speculative_tokens for choice in drafter.choices])
+    verify = drafter.costs.passes.curve()(lengths + 1)
+    need = alpha_needed(lengths, drafter.costs.cost_ratio, verify)
+    cost = float(np.max(break_even_cost(drafter.alpha.point, lengths, verify)))
+    name, alpha, ratio = drafter.candidate.name, drafter.alpha.point, drafter.costs.cost_ratio
+    said = f"for {name} to pay, " + ("no alpha is enough at this cost" if need is None else f"alpha must reach {need:.2f}")
+    said += f" (it is {alpha:.2f})"
+    if ratio == 0:
+        return said
+    if cost <= 0:
+        return f"{said}, and no draft is cheap enough at this alpha"
+    return f"{said}, or a draft step must cost {cost:.2f} target steps (it is {ratio:.2f})"
+
+
+def alpha_needed(lengths: Any, cost_ratio: float, verify: Any) -> float | None:
+    """The smallest acceptance at which some length breaks even (to 0.001); None when not even 1 does."""
+    grid = np.linspace(0, 1, 1001)
+    gains = expected_speedup(grid[:, None], np.asarray(lengths)[None, :], cost_ratio, np.asarray(verify)[None, :])
+    pays = np.flatnonzero(gains.max(axis=1) >= 1)
+    return float(grid[pays[0]]) if len(pays) else None
+
+
+def speculative_config(config: SpeculativeConfig, num_speculative_tokens: int) -> dict[str, Any]:
+    """The config with vLLM's keys only, which our engine takes unchanged too."""
+    found: dict[str, Any] = {"method": config.method, "num_speculative_tokens": num_speculative_tokens}
+    if config.method == "draft_model":
+        found |= {"model": config.model, "draft_sample_method": config.draft_sample_method}
+    if config.method == "ngram":
+        longest, shortest = config.lookup_range
+        found |= {"prompt_lookup_max": longest, "prompt_lookup_min": shortest}
+    return found
+
+
+def vllm_note(config: SpeculativeConfig) -> str | None:
+    """A sentence where vLLM cannot take the config; None where it can."""
+    if config.method not in VLLM_METHODS:
+        return f"vLLM has no method {config.method!r}; the configuration is for draftproof"
+    if config.rule:
+        return f"vLLM has no rule {config.rule!r} under that key; the configuration leaves it out"
+    return None
+
+
+def notes(plan: Plan) -> list[str]:
+    """What the table cannot say, one sentence each."""
+    top = plan.best or plan.choices[0]
+    said = [limits(top, plan.of(top).costs)]
+    if plan.best is None:
+        said += [to_change(drafter) for drafter in plan.drafters]
+    for drafter in plan.drafters:
+        if drafter.share_drafted < 0.9:
+            said.append(f"{drafter.candidate.name} has something to propose at {drafter.share_drafted:.0%} of positions")
+        spread = drafter.costs.passes.spread()
+        if spread > 0.15:
+            said.append(f"timings spread by {spread:.0%} while {drafter.candidate.name} was measured: the machine was busy")
+    note = vllm_note(plan.of(top).candidate.config) if plan.best else None
+    return said + ([note] if note else []) + _evidence(plan)
+
+
+def _evidence(plan: Plan) -> list[str]:
+    tokens: Sequence[int] = [len(text.answer) for text in plan.texts]
+    said = f"from {len(plan.prompts)} prompts and {sum(tokens)} tokens; intervals hold 90% of runs on as many such prompts"
+    return [said + ", batch 1"]

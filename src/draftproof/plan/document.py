@@ -1,0 +1,206 @@
+"""A plan as JSON, as a table of 80 columns, and as a page with its plots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from draftproof.decode.record import params_as_dict
+from draftproof.plan.advice import headline, notes, speculative_config
+from draftproof.plan.plan import Foretold, Plan, choice_as_dict
+from draftproof.report.figures import BLACK, COLORS, panels
+from draftproof.report.result import Column, Result
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COLUMNS = (
+    Column("drafter", "drafter"),
+    Column("drafts", "num_speculative_tokens", "d"),
+    Column("alpha", "alpha", ".2f"),
+    Column("tokens\n/round", "tokens_per_round", ".2f"),
+    Column("speedup", "speedup"),
+    Column("i.i.d.\nformula", "iid_speedup", ".2f"),
+    Column("", "mark"),
+)
+BINS = 20
+
+
+def document(plan: Plan, provenance: Mapping[str, Any]) -> dict[str, Any]:
+    """Everything for JSON: the choices, the fastest first; per drafter what they come from."""
+    top = plan.best or plan.choices[0]
+    leading = plan.of(top)
+    config = leading.candidate.config
+    return {
+        "format": "draftproof.plan",
+        "version": 1,
+        "headline": headline(plan),
+        "notes": notes(plan),
+        "alpha": {"mean": leading.alpha.point, "low": leading.alpha.low, "high": leading.alpha.high},
+        "cost_ratio": leading.costs.cost_ratio,
+        "verify_ratio": _curve(leading),
+        "choices": [choice_as_dict(choice) for choice in plan.choices],
+        "best": None if plan.best is None else choice_as_dict(plan.best),
+        "speculative_config": None if plan.best is None else speculative_config(config, top.num_speculative_tokens),
+        "drafters": [drafter_as_dict(drafter) for drafter in plan.drafters],
+        "prompts": [
+            {"workload": p.item.workload, "where": p.item.where, "num_tokens": len(t.prompt), "answer_tokens": len(t.answer)}
+            for p, t in zip(plan.prompts, plan.texts, strict=True)
+        ],
+        "params": params_as_dict(plan.params),
+        "provenance": dict(provenance),
+    }
+
+
+def drafter_as_dict(drafter: Foretold) -> dict[str, Any]:
+    """One drafter: acceptance, costs, and the overlaps themselves."""
+    passes, outside = drafter.costs.passes, drafter.costs.outside
+    return {
+        "drafter": drafter.candidate.name,
+        "method": drafter.candidate.config.method,
+        "alpha": {"mean": drafter.alpha.point, "low": drafter.alpha.low, "high": drafter.alpha.high},
+        "alpha_by_position": list(drafter.by_position),
+        "alpha_by_workload": dict(drafter.by_workload),
+        "autocorrelation": drafter.autocorrelation,
+        "share_of_positions_with_draft": drafter.share_drafted,
+        "cost_ratio": drafter.costs.cost_ratio,
+        "verify_ratio": _curve(drafter),
+        "context": passes.context,
+        "target_step_ms": 1000 * drafter.costs.target_step,
+        "draft_step_ms": 1000 * drafter.costs.draft_step,
+        "outside_ms": {"fixed": 1000 * outside.fixed, "each_draft": 1000 * outside.each, "plain": 1000 * outside.plain},
+        "spread": passes.spread(),
+        "pass_seconds": {str(n): list(times) for n, times in passes.target.items()},
+        "overlaps": [[round(float(x), 6) if np.isfinite(x) else None for x in t.overlaps] for t in drafter.traces],
+    }
+
+
+def _curve(drafter: Foretold) -> dict[str, float]:
+    """T(n) / T(1) for every n up to the longest measured."""
+    curve = drafter.costs.passes.curve()
+    return {str(n): float(curve(n)) for n in range(1, curve.tokens[-1] + 1)}
+
+
+def plan_result(data: Mapping[str, Any]) -> Result:
+    """The table: for every drafter its three best lengths, the best marked; notes under it; the speedup figure."""
+    rows: list[dict[str, Any]] = []
+    alphas = {d["drafter"]: d["alpha"]["mean"] for d in data["drafters"]}
+    for name, alpha in alphas.items():
+        mine = [c for c in data["choices"] if c["drafter"] == name][:3]
+        rows += [_row(choice, alpha, data["best"]) for choice in sorted(mine, key=lambda c: c["num_speculative_tokens"])]
+    return Result("plan", data["headline"], COLUMNS, rows, data["notes"], speedup_drawer(data))
+
+
+def _row(choice: Mapping[str, Any], alpha: float, best: Mapping[str, Any] | None) -> dict[str, Any]:
+    speed = choice["speedup"]
+    return {
+        "drafter": _shortened(choice["drafter"]),
+        "num_speculative_tokens": choice["num_speculative_tokens"],
+        "alpha": alpha,
+        "tokens_per_round": choice["tokens_per_round"],
+        "speedup": f"{speed['point']:.2f} ({speed['low']:.2f}-{speed['high']:.2f})",
+        "iid_speedup": choice["iid_speedup"],
+        "mark": "best" if best == choice else "",
+    }
+
+
+def _shortened(name: str) -> str:
+    """The end of a long path says more than its beginning."""
+    return name if len(name) <= 26 else f"{name[:8]}...{name[-15:]}"
+
+
+def cost_result(data: Mapping[str, Any]) -> Result:
+    """Costs by drafter, with the verify curve as figure."""
+    columns = (
+        Column("drafter", "drafter"),
+        Column("context", "context", "d"),
+        Column("target step\nms", "target_step_ms", ".1f"),
+        Column("draft step\nms", "draft_step_ms", ".1f"),
+        Column("cost ratio", "cost_ratio", ".3f"),
+        Column("outside\nms/round", "outside", ".2f"),
+        Column("autocorr.", "autocorrelation", ".2f"),
+    )
+    rows = [{**d, "outside": d["outside_ms"]["fixed"]} for d in data["drafters"]]
+    return Result("costs", "Costs on this machine", columns, rows, (), verify_drawer(data))
+
+
+def overlap_result(data: Mapping[str, Any]) -> Result:
+    """Acceptance by workload, with the histogram of overlaps as figure."""
+    workloads = list(dict.fromkeys(p["workload"] for p in data["prompts"]))
+    columns = [Column("drafter", "drafter"), *(Column(name, name, ".2f") for name in workloads)]
+    rows = [{"drafter": d["drafter"], **d["alpha_by_workload"]} for d in data["drafters"]]
+    return Result("overlaps", "Mean overlap by workload", columns, rows, (), overlap_drawer(data))
+
+
+def sections(data: Mapping[str, Any]) -> Sequence[Result]:
+    """What a page shows of a plan."""
+    return [plan_result(data), overlap_result(data), cost_result(data)]
+
+
+def speedup_drawer(data: Mapping[str, Any]) -> Any:
+    """Speedup against draft length, a line a drafter, with the break-even line."""
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        for color, drafter in zip(COLORS, data["drafters"], strict=False):
+            mine = sorted(
+                (c for c in data["choices"] if c["drafter"] == drafter["drafter"]), key=lambda c: c["num_speculative_tokens"]
+            )
+            lengths, speeds = [c["num_speculative_tokens"] for c in mine], [c["speedup"] for c in mine]
+            axes.plot(lengths, [s["point"] for s in speeds], "o-", color=color, label=_shortened(drafter["drafter"]))
+            axes.fill_between(lengths, [s["low"] for s in speeds], [s["high"] for s in speeds], color=color, alpha=0.15)
+            axes.plot(lengths, [c["iid_speedup"] for c in mine], ":", color=color, linewidth=1.4)
+        axes.axhline(1, color=BLACK, linestyle="--", linewidth=1.4)
+        axes.set_xlabel("drafts a round")
+        axes.set_ylabel("speedup (dashed: break even, dotted: i.i.d.)")
+        axes.set_ylim(bottom=0)
+        axes.legend()
+
+    return draw
+
+
+def overlap_drawer(data: Mapping[str, Any]) -> Any:
+    """Histogram of overlaps and their mean along the answer."""
+
+    def draw(figure: Figure) -> None:
+        left, right = panels(figure, 2)
+        for color, drafter in zip(COLORS, data["drafters"], strict=False):
+            flat = [x for row in drafter["overlaps"] for x in row if x is not None]
+            if flat:
+                left.hist(flat, bins=BINS, range=(0, 1), histtype="step", linewidth=2, color=color, density=True)
+            places = [(i + 1, x) for i, x in enumerate(drafter["alpha_by_position"]) if x is not None]
+            label = _shortened(drafter["drafter"])
+            right.plot([p for p, _ in places], [x for _, x in places], "o-", color=color, label=label)
+        left.set_xlabel("overlap of target and draft law")
+        left.set_ylabel("density")
+        right.set_xlabel("eighth of the longest answer")
+        right.set_ylabel("mean overlap")
+        right.set_ylim(0, 1)
+        right.legend()
+
+    return draw
+
+
+def verify_drawer(data: Mapping[str, Any]) -> Any:
+    """T(n) / T(1), measured, with the quartiles of the repeats."""
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        for color, drafter in zip(COLORS, data["drafters"], strict=False):
+            times = {int(n): t for n, t in drafter["pass_seconds"].items()}
+            if not times:
+                continue
+            base = median(times[1])
+            lengths = sorted(times)
+            quartiles = [np.percentile(times[n], [25, 50, 75]) / base for n in lengths]
+            axes.plot(lengths, [q[1] for q in quartiles], "o-", color=color, label=_shortened(drafter["drafter"]))
+            axes.fill_between(lengths, [q[0] for q in quartiles], [q[2] for q in quartiles], color=color, alpha=0.15)
+        axes.set_xlabel("tokens in a target pass")
+        axes.set_ylabel("time over a pass of one token")
+        axes.set_ylim(bottom=0)
+        axes.legend()
+
+    return draw

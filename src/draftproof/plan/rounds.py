@@ -1,0 +1,127 @@
+"""Rounds over a recorded text: what k drafts a round would have brought on it, position by position, in expectation.
+
+Given the text that a lossless decoder emitted, whether the token at a position was an accepted draft is a coin of its own:
+target and drafter emit x together with mass min(target_law, draft_law)(x) out of target_law(x), so the coin's chance is
+min(1, draft_law(x) / target_law(x)), and coins of different positions are independent. Where rounds begin is then a Markov
+chain along the text, and sums over it are exact: no sampling, and no average acceptance in place of the real ones. A fixed
+guess is the case of a one-hot draft law: the coin is 1 where the guess is the token, else 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from draftproof.core.formulas import checked_length
+from draftproof.errors import UsageError
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One drafter on one text of n tokens, rounds looked at up to K drafts.
+
+    accept: [n, K], the chance that draft i of a round that begins at token s is accepted once reached (entry [s, i] is about
+    token s + i); 0 beyond what was drafted. drafted: [n], how many drafts a round at s has when K are asked for.
+    overlaps: [n], sum of min(target_law, draft_law) at each token; nan where nothing was drafted."""
+
+    accept: Floats
+    drafted: NDArray[np.int64]
+    overlaps: Floats
+
+    def __post_init__(self) -> None:
+        n, _ = self.accept.shape
+        if self.drafted.shape != (n,) or self.overlaps.shape != (n,):
+            raise UsageError(f"a trace over {n} tokens needs as many draft counts and overlaps")
+
+    @property
+    def longest(self) -> int:
+        return int(self.accept.shape[1])
+
+
+def trace_of_coins(coins: ArrayLike, overlaps: ArrayLike, longest: int) -> Trace:
+    """A drafter that drafts everywhere: the coin of a token [n] is the same in whichever round it falls."""
+    chances = np.asarray(coins, dtype=np.float64)
+    padded = np.append(chances, np.zeros(longest))
+    accept = (
+        np.stack([padded[i : i + len(chances)] for i in range(longest)], axis=1) if longest else np.zeros((len(chances), 0))
+    )
+    return Trace(accept, np.full(len(chances), longest), np.asarray(overlaps, dtype=np.float64))
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Expected counts over one text. by_drafts: [k + 1], rounds with 0, 1, ... k drafts, the first round apart;
+    first_drafts: drafts of the first round, which reads the prompt; first_tokens: tokens it emits; num_tokens: all."""
+
+    by_drafts: Floats
+    first_drafts: int
+    first_tokens: float
+    num_tokens: int
+
+    @property
+    def num_rounds(self) -> float:
+        """The first one included."""
+        return float(self.by_drafts.sum()) + 1.0
+
+    @property
+    def tokens_per_round(self) -> float:
+        return self.num_tokens / self.num_rounds
+
+
+def expect(trace: Trace, k: int) -> Expected:
+    """Exact expectation of the rounds with k drafts over the whole text; k at most `trace.longest`."""
+    lengths, moves = _moves(trace, k)
+    n = len(lengths)
+    visits = np.zeros(n + 1)
+    visits[0] = 1.0
+    for s in range(n):
+        width = lengths[s] + 1
+        visits[s + 1 : s + 1 + width] += visits[s] * moves[s, :width]
+    first_tokens = float(moves[0] @ np.arange(1, k + 2))
+    by_drafts = np.asarray(np.bincount(lengths[1:], weights=visits[1:n], minlength=k + 1), dtype=np.float64)
+    return Expected(by_drafts, int(lengths[0]), first_tokens, n)
+
+
+def play(trace: Trace, k: int, rng: np.random.Generator) -> Expected:
+    """One run by chance instead of the expectation, for intervals that hold a single measured run."""
+    lengths, moves = _moves(trace, k)
+    running = np.cumsum(moves, axis=1)
+    coins = rng.random(len(lengths))
+    by_drafts, s, first_tokens = np.zeros(k + 1), 0, 0
+    while s < len(lengths):
+        emitted = 1 + min(int(np.searchsorted(running[s], coins[s], side="right")), int(lengths[s]))
+        if s == 0:
+            first_tokens = emitted
+        else:
+            by_drafts[lengths[s]] += 1
+        s += emitted
+    return Expected(by_drafts, int(lengths[0]), float(first_tokens), len(lengths))
+
+
+def _moves(trace: Trace, k: int) -> tuple[NDArray[np.int64], Floats]:
+    """How many drafts a round at each token has [n] (never past the end of the text less one), and the chances [n, k + 1] that
+    0, 1, ... k of them are accepted."""
+    checked_length("k", k)
+    if k > trace.longest:
+        raise UsageError(f"the recorded rounds go up to {trace.longest} drafts, {k} were asked for")
+    n = len(trace.drafted)
+    lengths = np.minimum(np.minimum(trace.drafted, k), np.arange(n - 1, -1, -1))
+    inside = np.arange(k) < lengths[:, None]
+    accept = np.where(inside, trace.accept[:, :k], 0.0)
+    reached = np.concatenate([np.ones((n, 1)), np.cumprod(accept, axis=1)], axis=1)
+    stops = reached - np.concatenate([reached[:, 1:], np.zeros((n, 1))], axis=1)
+    return lengths, stops
+
+
+def autocorrelation(series: ArrayLike, lag: int = 1) -> float | None:
+    """Correlation of a series with itself `lag` places on; None when it is too short or constant."""
+    values = np.asarray(series, dtype=np.float64)
+    values = values[np.isfinite(values)]
+    if len(values) < lag + 3 or np.ptp(values) == 0:
+        return None
+    centred = values - values.mean()
+    return float((centred[:-lag] * centred[lag:]).mean() / (centred**2).mean())

@@ -1,0 +1,147 @@
+"""Arms on a tiny real model: ours and transformers' agree greedily, and acceptance by chance keeps the loop and its name."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from draftproof import SamplingParams, SpeculativeDecoder
+from draftproof.bench.arms import OurArm
+from draftproof.bench.hf_arms import HFArm
+from draftproof.bench.specs import build_arms, parse_spec
+from draftproof.bench.synthetic import SyntheticRule, make_synthetic, parse_rates
+from draftproof.core.rules import RULES
+from draftproof.decode.statistics import statistics
+from draftproof.errors import UsageError
+from draftproof.models.hf import HFModel
+from tiny import llama, word_tokenizer
+
+IDS = (5, 6, 7, 5, 6, 7, 5, 6)
+GREEDY = SamplingParams(temperature=0, max_tokens=20, ignore_eos=True, seed=0)
+
+
+@pytest.fixture(scope="module")
+def target() -> HFModel:
+    return HFModel(llama(), word_tokenizer())
+
+
+@pytest.fixture(scope="module")
+def draft() -> HFModel:
+    return HFModel(llama(seed=1, num_hidden_layers=1), word_tokenizer())
+
+
+def test_greedy_text_is_one_in_all_arms_and_every_token_is_timed(target: HFModel, draft: HFModel) -> None:
+    decoder = SpeculativeDecoder(None, target, target.tokenizer)
+    arms = [
+        OurArm("plain", decoder.plain),
+        HFArm("plain", target),
+        HFArm("assisted", target, draft=draft, length=3),
+        HFArm("lookup", target, length=3),
+        OurArm("ours", SpeculativeDecoder(draft, target, target.tokenizer, speculative_config={"num_speculative_tokens": 3})),
+    ]
+    runs = [arm.run(IDS, GREEDY) for arm in arms]
+    for run in runs:
+        assert run.token_ids == runs[0].token_ids and run.num_tokens == 20
+        assert run.num_rounds is not None and run.num_rounds <= 20
+        assert run.first_token_seconds is not None and run.first_token_seconds <= run.seconds
+        assert set(run.parts) == {"draft", "verify", "rest", "outside_forwards"}
+    assert runs[0].num_rounds == runs[1].num_rounds == 20
+    assert any(chunk.num_tokens > 1 for chunk in runs[3].chunks)
+    assert getattr(draft.module.generation_config, "num_assistant_tokens", None) != 3
+
+
+def test_transformers_arms_refuse_what_they_would_not_honour(target: HFModel) -> None:
+    with pytest.raises(UsageError, match="do not take presence_penalty"):
+        HFArm("plain", target).run(IDS, SamplingParams(presence_penalty=1.0))
+    with pytest.raises(UsageError, match="needs a draft model"):
+        HFArm("assisted", target)
+    with pytest.raises(UsageError, match="allowed: plain"):
+        HFArm("beam", target)
+
+
+def test_sampling_in_a_transformers_arm_repeats_with_its_seed(target: HFModel) -> None:
+    params = SamplingParams(temperature=1.0, max_tokens=12, ignore_eos=True, seed=4)
+    one, two = (HFArm("lookup", target, length=2).run(IDS, params) for _ in range(2))
+    assert one.token_ids == two.token_ids and one.num_tokens == 12
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_synthetic_acceptance_has_the_rate_asked_for(target: HFModel, draft: HFModel, temperature: float) -> None:
+    """1200 tokens: the share accepted at the first position is within 0.08 of 0.6 with a false alarm below 1e-3 (binomial)."""
+    decoder = make_synthetic(
+        SpeculativeDecoder(draft, target, target.tokenizer, speculative_config={"num_speculative_tokens": 3}),
+        (0.6,),
+        not temperature,
+    )
+    rounds = []
+    for seed in range(12):
+        params = SamplingParams(temperature=temperature, max_tokens=100, ignore_eos=True, seed=seed)
+        rounds += decoder.generate(IDS, params).rounds
+    stats = statistics(r for r in rounds if len(r.draft_tokens) == 3)
+    first = stats.acceptance_per_position["conditional"][0]
+    assert first is not None and abs(first - 0.6) < 0.08
+    assert decoder.rule.lossless is False and "lossy" in decoder.rule.name
+    assert isinstance(decoder.rule_for(GREEDY), SyntheticRule)
+
+
+@pytest.mark.parametrize(("rates", "accepted"), [((1.0,), 3), ((0.0,), 0), ((1.0, 0.0), 1), ((1.0, 1.0, 0.0), 2)])
+def test_synthetic_rates_by_position(target: HFModel, draft: HFModel, rates: tuple[float, ...], accepted: int) -> None:
+    config = {"num_speculative_tokens": 3}
+    decoder = make_synthetic(SpeculativeDecoder(draft, target, target.tokenizer, speculative_config=config), rates, True)
+    full = [r for r in decoder.generate(IDS, GREEDY).rounds if len(r.draft_tokens) == 3]
+    assert {r.num_accepted_tokens for r in full} == {accepted}
+
+
+def test_rates_are_read_and_checked() -> None:
+    assert parse_rates("0.9,0.5") == (0.9, 0.5)
+    for text in ("x", "1.5", ""):
+        with pytest.raises(UsageError):
+            parse_rates(text)
+    assert SyntheticRule(RULES["token"], (0.5,)).selections == RULES["token"].selections
+
+
+def test_words_become_arms(target: HFModel, draft: HFModel) -> None:
+    words = ["plain", "ngram:4", "draft_model:2:block", "hf-plain", "hf-assisted:3", "hf-lookup", '{"method": "ngram"}']
+    specs = [parse_spec(word, "D") for word in words]
+    loaded: list[str] = []
+
+    def drafts(name: str) -> HFModel:
+        loaded.append(name)
+        return draft
+
+    arms, _ = build_arms(specs, target, drafts, "D", None, True)
+    assert [arm.name for arm in arms] == [
+        *("plain", "ngram k=4", "draft_model k=2 block", "transformers plain"),
+        *("transformers assisted k=3", "transformers lookup k=10", "ngram k=10"),
+    ]
+    assert set(loaded) == {"D"}
+    synthetic, _ = build_arms([specs[2]], target, drafts, "D", (0.8, 0.5), True)
+    assert synthetic[1].name == "draft_model k=2 block (synthetic acceptance 0.8,0.5, lossy)"
+    with pytest.raises(UsageError, match="draftproof's own arms only"):
+        build_arms(specs, target, drafts, "D", (0.8,), True)
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("fast", "there is no arm 'fast'"),
+        ("none", "there is no arm 'none'"),
+        ("ngram:0", "allowed: a whole number from 1"),
+        ("ngram:x", "allowed: a whole number from 1"),
+        ("draft_model:4", "add --draft"),
+        ("hf-assisted:4", "add --draft"),
+        ("hf-plain:3", "says too much"),
+        ("{", "not JSON"),
+        ('{"method": "none"}', "say plain"),
+        ("ngram:3:4:5", "there is no arm"),
+    ],
+)
+def test_a_wrong_word_is_one_sentence(word: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        parse_spec(word, None)
+
+
+def test_peak_memory_is_a_number_where_linux_tells_it(target: HFModel) -> None:
+    run = OurArm("plain", SpeculativeDecoder(None, target, target.tokenizer).plain).run(IDS, GREEDY)
+    assert run.peak_memory_bytes is None or run.peak_memory_bytes > 1 << 20
+    assert torch.is_inference_mode_enabled() is False

@@ -1,0 +1,126 @@
+"""`bench`, `plan` and `report` end to end on tiny models: the keys, the files, the pages, the sentences."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from draftproof.cli import main as cli
+
+Document = Callable[..., dict[str, Any]]
+Refused = Callable[..., str]
+SMALL = ("--max-tokens", 8, "--dtype", "float32", "--threads", 1)
+
+
+@pytest.fixture
+def prompts(tmp_path: Path) -> Path:
+    lines = [{"prompt": "the cat sat on the mat and the cat sat on the", "category": c} for c in ("qa", "writing", "stem")]
+    file = tmp_path / "prompts.jsonl"
+    file.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    return file
+
+
+def test_bench_has_its_keys_and_raw_data(target: Path, draft: Path, prompts: Path, tmp_path: Path, document: Document) -> None:
+    arms = ("--arm", "ngram:3", "--arm", "draft_model:2", "--arm", "hf-lookup:3")
+    got = document(
+        *("bench", "--target", target, "--draft", draft, "--prompts", prompts, *SMALL, *arms),
+        *("--out", tmp_path / "a.json", "--html", tmp_path / "a.html", "--repeat", 1),
+    )
+    assert [arm["name"] for arm in got["arms"]] == ["plain", "ngram k=3", "draft_model k=2", "transformers lookup k=3"]
+    for arm in got["arms"]:
+        assert arm["tokens_per_second"] > 0 and set(arm["ratio_to_plain"]) == {"median", "low", "high"}
+        assert arm["stats"]["num_emitted_tokens"] == 24 and len(arm["runs"]) == 3
+    assert got["arms"][0]["ratio_to_plain"]["median"] == 1
+    where = got["provenance"]
+    assert {"command", "commit", "threads", "seed", "torch", "processor", "model_hashes"} <= set(where)
+    assert len(where["model_hashes"]["target"]) == len(where["model_hashes"]["draft"]) == 64
+    assert where["model_hashes"]["target"] != where["model_hashes"]["draft"]
+    assert json.loads((tmp_path / "a.json").read_text())["arms"][1]["runs"][0]["rounds"]
+    page = (tmp_path / "a.html").read_text()
+    assert page.count("<svg") == 1 and "ngram k=3" in page and "multi-turn conversation" in page
+
+
+def test_synthetic_acceptance_says_so_on_every_row(target: Path, draft: Path, prompts: Path, document: Document) -> None:
+    flags = ("--draft", draft, "--arm", "draft_model:2", "--synthetic-alpha", "1.0", "--repeat", 1, "--per-workload", 1)
+    got = document("bench", "--target", target, "--prompts", prompts, *SMALL, *flags)
+    assert got["arms"][1]["name"] == "draft_model k=2 (synthetic acceptance 1, lossy)"
+    assert got["arms"][1]["stats"]["lossless"] is False and got["arms"][1]["stats"]["draft_acceptance_rate"] == 1.0
+
+
+def test_plan_has_its_keys_and_writes_a_page(
+    target: Path, draft: Path, prompts: Path, tmp_path: Path, document: Document
+) -> None:
+    flags = ("--draft", draft, "--method", "ngram", "-k", 1, "-k", 3, "--temperature", 1, "--seed", 2)
+    files = ("--out", tmp_path / "p.json", "--html", tmp_path / "p.html")
+    got = document("plan", "--target", target, "--prompts", prompts, *SMALL, *flags, *files)
+    assert {c["num_speculative_tokens"] for c in got["choices"]} == {1, 3} and len(got["choices"]) == 4
+    assert set(got["alpha"]) == {"mean", "low", "high"} and got["verify_ratio"]["1"] == 1
+    assert (got["best"] is None) == (got["speculative_config"] is None)
+    assert (tmp_path / "p.html").read_text().count("<svg") == 3
+    assert json.loads((tmp_path / "p.json").read_text())["headline"] == got["headline"]
+
+
+def test_plan_without_models_loads_none(document: Document, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("draftproof.models.load.load_model", None)
+    got = document("plan", "--alpha", 0.8, "--cost-ratio", 0.11, "--verify-curve", "1:1,6:2.9", "-k", 5)
+    assert got["best"]["speedup"]["point"] == pytest.approx(1.07, abs=0.005)
+    assert document("plan", "--alpha", 0.2, "--cost-ratio", 0.9)["best"] is None
+
+
+def test_plan_fits_80_columns(target: Path, prompts: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ("plan", "--target", target, "--prompts", prompts, *SMALL, "-k", 2)
+    assert cli.run([str(a) for a in arguments]) == 0
+    captured = capsys.readouterr()
+    lines = captured.out.splitlines()
+    assert max(map(len, lines)) <= 80 and any("ngram" in line for line in lines)
+    assert "of" in captured.err  # progress, though there is no terminal
+
+
+def test_report_puts_runs_on_one_page(tmp_path: Path, document: Document, refused: Refused) -> None:
+    for name, alpha in (("a", 0.8), ("b", 0.6)):
+        document("plan", "--alpha", alpha, "--cost-ratio", 0.1, "--out", tmp_path / f"{name}.json")
+    page = tmp_path / "page.html"
+    assert cli.run(["report", str(tmp_path / "a.json"), str(tmp_path / "b.json"), "--html", str(page)]) == 0
+    text = page.read_text()
+    assert "a.json" in text and "b.json" in text and "2 runs compared" in text and "<svg" in text
+    (tmp_path / "c.json").write_text('{"rows": []}')
+    assert "is no result of plan or bench" in refused("report", tmp_path / "c.json", "--html", page)
+    (tmp_path / "d.json").write_text("{")
+    assert "is not JSON" in refused("report", tmp_path / "d.json", "--html", page)
+    assert "cannot be read" in refused("report", tmp_path / "absent.json", "--html", page)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("bench", "--arm", "fast"), "there is no arm 'fast'"),
+        (("bench", "--arm", "draft_model:4"), "add --draft"),
+        (("bench", "--draft", "x", "--arm", "ngram"), "--draft does nothing"),
+        (("bench", "--synthetic-alpha", "two"), "--synthetic-alpha is a rate"),
+        (("bench", "--top-p", "0.9"), "--top-p does nothing at temperature 0"),
+        (("bench", "--prompts", "/nowhere.txt"), "cannot be read"),
+        (("bench", "--workload", "poetry"), "no built-in workload"),
+        (("bench", "--out", "/nowhere/a.json"), "there is no folder"),
+        (("plan", "--cost-ratio", "0.1"), "add --alpha"),
+        (("plan", "--alpha", "0.5", "--draft", "x"), "needs a model"),
+        (("plan", "--alpha", "0.5", "--batch", "8"), "describes a --card"),
+        (("plan", "--alpha", "0.5", "--card", "H100-SXM", "--verify-curve", "1:1,20:2"), "both say what verification costs"),
+        (("plan", "--alpha", "1.5"), "alpha must be between 0 and 1"),
+        (("plan", "--method", "oracle"), "method 'oracle' is unknown"),
+        (("plan", "--html", "/"), "is a folder"),
+    ],
+)
+def test_wrong_usage_is_one_sentence(arguments: tuple[str, ...], said: str, refused: Refused) -> None:
+    assert said in refused(*arguments)
+
+
+def test_a_wrong_line_and_a_long_prompt_are_named(target: Path, tmp_path: Path, refused: Refused) -> None:
+    file = tmp_path / "p.jsonl"
+    file.write_text('{"prompt": "the cat"}\n{"text": 1}\n')
+    assert "line 2 has no text" in refused("plan", "--target", target, "--prompts", file)
+    file.write_text(json.dumps({"prompt": "cat " * 600}))
+    assert "line 1: the prompt has" in refused("bench", "--target", target, "--prompts", file, *SMALL)
