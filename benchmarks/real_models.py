@@ -34,6 +34,7 @@ from draftproof import SamplingParams, SpeculativeDecoder
 from draftproof.models.load import load_model
 
 NEW_TOKENS = 40
+WARM_UP_TOKENS = 6
 DRAFTS = {"smollm2": 10, "qwen": 4}
 SETTINGS: dict[str, dict[str, float]] = {"greedy": {"temperature": 0.0}, "T=0.7": {"temperature": 0.7}}
 TOP_P: dict[str, dict[str, float]] = {"T=0.7, top_p=0.9": {"temperature": 0.7, "top_p": 0.9}}
@@ -97,19 +98,19 @@ def arms(
     """The arms of a pair: each takes prompt ids and sampling settings, and gives token ids (ours: a Result)."""
 
     def ours(made: Any) -> Callable[..., Any]:
-        return lambda ids, settings: made.generate(
-            list(ids), SamplingParams(max_tokens=NEW_TOKENS, min_tokens=NEW_TOKENS, seed=1, **settings)
+        return lambda ids, settings, count=NEW_TOKENS: made.generate(
+            list(ids), SamplingParams(max_tokens=count, min_tokens=count, seed=1, **settings)
         )
 
     def theirs(**options: Any) -> Callable[..., Any]:
-        def run(ids: tuple[int, ...], settings: dict[str, float]) -> Any:
+        def run(ids: tuple[int, ...], settings: dict[str, float], count: int = NEW_TOKENS) -> Any:
             torch.manual_seed(1)
             sampled = settings["temperature"] > 0
             given = dict(settings, top_k=0) if sampled else {}
             tensor = torch.tensor([ids])
             out = target.module.generate(
-                tensor, attention_mask=torch.ones_like(tensor), do_sample=sampled, max_new_tokens=NEW_TOKENS,
-                min_new_tokens=NEW_TOKENS, pad_token_id=target.eos_token_ids[0], **given, **options,
+                tensor, attention_mask=torch.ones_like(tensor), do_sample=sampled, max_new_tokens=count,
+                min_new_tokens=count, pad_token_id=target.eos_token_ids[0], **given, **options,
             )  # fmt: skip
             return tuple(out[0, len(ids) :].tolist())
 
@@ -156,7 +157,7 @@ def measure(name: str, target_name: str, draft_name: str | None, dtype: str, out
                         return False
                     if not warm:
                         for arm in all_arms.values():
-                            arm(ids, values)
+                            arm(ids, values, WARM_UP_TOKENS)
                         warm = True
                     results: dict[str, Any] = {}
                     for arm in todo:

@@ -143,3 +143,22 @@ def test_five_hundred_generations_do_not_grow():
         once(i)
     assert _live_tensors() == tensors
     assert _resident_bytes() - resident < 5 * 2**20
+
+
+@pytest.mark.parametrize("length", [1, 3, 8])
+def test_in_bf16_a_difference_from_plain_decoding_sits_on_a_tie(length):
+    """llama.cpp#23335: rows computed together round differently. Where greedy texts part, the target's two best logits must be
+    within two bf16 steps of each other; anything wider is a fault."""
+    from draftproof.models.protocol import Step, extend
+
+    target, draft = llama(torch.bfloat16), llama(torch.bfloat16, num_hidden_layers=1)
+    made = SpeculativeDecoder(draft, target, speculative_config={"num_speculative_tokens": length})
+    for first in range(20):
+        params = SamplingParams(temperature=0, max_tokens=40)
+        drafted, plain = made.generate([first, 5], params).token_ids, made.plain.generate([first, 5], params).token_ids
+        if drafted != plain:
+            place = next(i for i, (a, b) in enumerate(zip(drafted, plain, strict=True)) if a != b)
+            context = (first, 5, *plain[:place])
+            row = extend(Step(made.target.open(), context, rows=(len(context) - 1,))).logits[0].float()
+            best, second = row.topk(2).values.tolist()
+            assert best - second <= 2 * abs(best) * 2**-8

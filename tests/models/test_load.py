@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import T5Config
 
-from draftproof.errors import UnsupportedModelError, UsageError
+from draftproof.errors import MissingExtraError, UnsupportedModelError, UsageError
 from draftproof.models import load
 from draftproof.models.convert import converted_gguf
 from draftproof.models.hf import HFModel
@@ -57,6 +57,14 @@ def test_dtypes_are_honoured_or_chosen(tmp_path):
     assert load.load_model(half, device="cpu", dtype="bfloat16").dtype == torch.bfloat16
     assert load.load_model(full, device="cpu").dtype == torch.float32
     assert load.load_model(full, device="cpu", dtype=torch.float64).dtype == torch.float64
+
+
+def test_a_device_map_is_handed_on_and_needs_its_extra(tmp_path, monkeypatch):
+    folder = saved(tmp_path / "m", llama())
+    assert HFModel.from_pretrained(folder, device_map={"": "cpu"}).device == torch.device("cpu")
+    monkeypatch.setattr(load, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'draftproof\[device-map\]'"):
+        load.load_model(folder, device_map="auto")
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from draftproof.errors import UsageError
+from draftproof.errors import MissingExtraError, UsageError
 from draftproof.models.convert import converted_gguf, first_line, is_model_folder, no_progress_bars, note
 from draftproof.models.hf import HFModel
 from draftproof.models.pull import PULLABLE, pulled_folder
@@ -48,6 +49,8 @@ def load_model(
     """
     from transformers import AutoConfig, AutoModelForCausalLM
 
+    if device_map is not None and find_spec("accelerate") is None:
+        raise MissingExtraError("accelerate", "device-map")
     place, offline = locate(str(name_or_path), revision)
     common = {"revision": revision, "trust_remote_code": trust_remote_code, "local_files_only": offline}
     with _one_sentence(name_or_path), no_progress_bars():
