@@ -75,14 +75,19 @@ def _compare(laws: LawPipeline, logits: list[Array], tokens: tuple[int, ...], fi
     aligned = [align_logits(rows, laws.vocab_size) for rows in logits]
     if laws.greedy:
         favourites = [np.asarray(laws.greedy_tokens(rows, context, paths)) for rows in aligned]
-        return (favourites[0] == favourites[1]).astype(np.float64)
+        agree: NDArray[np.float64] = np.equal(*favourites).astype(np.float64)
+        return agree
     pair = [laws.laws(rows, context, paths) for rows in aligned]
     laws.check()
     if all(is_torch_array(law) for law in pair):
-        found = overlap(pair[0], pair[1].to(pair[0].device)).cpu()
-    else:
-        found = overlap(*(law.cpu().numpy() if is_torch_array(law) else law for law in pair))
-    return np.asarray(found, dtype=np.float64)
+        return _numpy(overlap(pair[0], pair[1].to(pair[0].device)))
+    return _numpy(overlap(*map(_numpy, pair)))
+
+
+def _numpy(array: Array) -> NDArray[np.float64]:
+    """An array of any kind and device as NumPy's."""
+    found: NDArray[np.float64] = array.cpu().numpy() if is_torch_array(array) else np.asarray(array)
+    return found
 
 
 def _token_ids(ids: Any) -> tuple[int, ...]:
