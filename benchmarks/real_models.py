@@ -27,10 +27,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from draftproof.cli.compare import first_difference
-from draftproof.cli.provenance import provenance
 
 from draftproof import SamplingParams, SpeculativeDecoder
+from draftproof.bench.compare import first_difference
+from draftproof.bench.provenance import provenance
 from draftproof.models.load import load_model
 
 NEW_TOKENS = 40
@@ -60,6 +60,7 @@ class Stopwatch:
 
     def __init__(self, target: Any, draft: Any) -> None:
         self._target, self._modules = target, [m for m in (target, draft) if m is not None]
+        self.warm = False
         self.reset()
 
     def reset(self) -> None:
@@ -131,47 +132,48 @@ def arms(
     }
 
 
-def measure(name: str, target_name: str, draft_name: str | None, dtype: str, out: Path, repeat: int, budget: float) -> bool:
-    """Run what is missing from `out`, for at most `budget` seconds; True when nothing is missing any more."""
+def measure(args: argparse.Namespace) -> bool:
+    """Run what is missing from `args.out`, for at most `args.budget` seconds; True when nothing is missing any more."""
     began = time.monotonic()
-    target = load_model(target_name, dtype=dtype)
-    draft = None if draft_name is None else load_model(draft_name, dtype=dtype)
-    config = {"num_speculative_tokens": DRAFTS[name]} | ({"method": "ngram"} if draft is None else {})
+    target = load_model(args.target, dtype=args.dtype)
+    draft = None if args.draft is None else load_model(args.draft, dtype=args.dtype)
+    config = {"num_speculative_tokens": DRAFTS[args.what]} | ({"method": "ngram"} if draft is None else {})
     decoder = SpeculativeDecoder(draft, target, target.tokenizer, speculative_config=config)
     watch = Stopwatch(target.module, None if draft is None else draft.module)
-    settings = SETTINGS | (TOP_P if name == "smollm2" else {})
-    all_arms = arms(name, decoder, target, draft)
-    done = {key(run) for run in read(out)} if out.exists() else set()
-    out.parent.mkdir(parents=True, exist_ok=True)
-    warm = False
-    with out.open("a") as sink:
-        for number in range(repeat):
-            for prompt_name, text in prompts().items():
-                ids = chat_ids(target.tokenizer, text)
-                for setting, values in settings.items():
-                    turn = list(all_arms)[number % 4 :] + list(all_arms)[: number % 4]
-                    todo = [arm for arm in turn if (name, prompt_name, setting, arm, number) not in done]
-                    if not todo:
-                        continue
-                    if time.monotonic() - began > budget:
-                        return False
-                    if not warm:
-                        for arm in all_arms.values():
-                            arm(ids, values, WARM_UP_TOKENS)
-                        warm = True
-                    results: dict[str, Any] = {}
-                    for arm in todo:
-                        run = one(watch, all_arms[arm], ids, values)
-                        results[arm] = run.pop("result")
-                        run |= {"pair": name, "prompt": prompt_name, "setting": setting, "arm": arm, "repetition": number}
-                        if setting == "greedy" and {"plain", "speculative"} <= set(results) and arm in ("plain", "speculative"):
-                            run["difference"] = difference(decoder, results["plain"], results["speculative"])
-                        sink.write(json.dumps(run | {"provenance": provenance(target)}) + "\n")
-                        sink.flush()
-                        print(
-                            f"{name} {prompt_name} {setting} {arm} {number}: {run['tokens_per_second']:.2f} tok/s", flush=True
-                        )
+    chosen = {name: arm for name, arm in arms(args.what, decoder, target, draft).items() if not args.arm or name in args.arm}
+    done = {key(run) for run in read(args.out)} if args.out.exists() else set()
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    for number, prompt, text, setting, values in cells(args):
+        turn = [*chosen][number % len(chosen) :] + [*chosen][: number % len(chosen)]
+        todo = [arm for arm in turn if (args.what, prompt, setting, arm, number) not in done]
+        if todo and time.monotonic() - began > args.budget:
+            return False
+        ids = chat_ids(target.tokenizer, text)
+        if todo and not watch.warm:
+            for arm in chosen.values():
+                arm(ids, values, WARM_UP_TOKENS)
+            watch.warm = True
+        results: dict[str, Any] = {}
+        for arm in todo:
+            run = one(watch, chosen[arm], ids, values)
+            results[arm] = run.pop("result")
+            run |= {"pair": args.what, "prompt": prompt, "setting": setting, "arm": arm, "repetition": number}
+            if setting == "greedy" and {"plain", "speculative"} <= {*results} and arm in ("plain", "speculative"):
+                run["difference"] = difference(decoder, results["plain"], results["speculative"])
+            with args.out.open("a") as sink:
+                sink.write(json.dumps(run | {"provenance": provenance(target)}) + "\n")
+            print(f"{args.what} {prompt} {setting} {arm} {number}: {run['tokens_per_second']:.2f} tok/s", flush=True)
     return True
+
+
+def cells(args: argparse.Namespace) -> Iterator[tuple[int, str, str, str, dict[str, float]]]:
+    """(repetition, prompt's name, prompt, setting, its values), repetitions outermost."""
+    settings = SETTINGS | (TOP_P if args.what == "smollm2" else {})
+    for number in range(args.repeat):
+        for prompt, text in prompts().items():
+            for setting, values in settings.items():
+                if not args.setting or setting in args.setting:
+                    yield number, prompt, text, setting, values
 
 
 def one(watch: Stopwatch, arm: Callable[..., Any], ids: tuple[int, ...], values: dict[str, float]) -> dict[str, Any]:
@@ -307,6 +309,8 @@ def main() -> int:
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeat", type=int, default=2)
+    parser.add_argument("--setting", action="append", help="only this sampling setting (repeatable)")
+    parser.add_argument("--arm", action="append", help="only this arm (repeatable)")
     parser.add_argument("--budget", type=float, default=1e9, help="stop after this many seconds; run again to go on")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/runs.jsonl"))
     args = parser.parse_args()
@@ -316,7 +320,7 @@ def main() -> int:
     if args.what == "qwen" and not args.draft:
         parser.error("qwen needs --target and --draft: a folder or a GGUF file of each model")
     torch.set_num_threads(args.threads)
-    return 0 if measure(args.what, args.target, args.draft, args.dtype, args.out, args.repeat, args.budget) else 3
+    return 0 if measure(args) else 3
 
 
 if __name__ == "__main__":
