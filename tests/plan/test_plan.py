@@ -157,6 +157,7 @@ def test_a_whole_plan_on_models_with_known_laws() -> None:
         target, candidates, [*prompts, given], params, [1, 3], progress=lambda what, *_: told.append(what), repeats=3
     )
     assert plan.texts[3].answer == (2, 3, 4, 5) and len(plan.choices) == 4
+    assert np.allclose(plan.drafters[0].traces[3].accept[:, 0], plan.drafters[0].traces[3].overlaps)
     assert 0.5 < plan.drafters[0].alpha.point < 1 and set(plan.drafters[0].by_workload) == {"chat", "code"}
     assert plan.drafters[1].costs.draft_step == 0 and plan.drafters[0].share_drafted == 1
     assert {"the target writes answers", "ngram is replayed", "draft_model D reads"} <= set(told)

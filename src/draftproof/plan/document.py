@@ -123,7 +123,7 @@ def cost_result(data: Mapping[str, Any]) -> Result:
         Column("outside\nms/round", "outside", ".2f"),
         Column("autocorr.", "autocorrelation", ".2f"),
     )
-    rows = [{**d, "outside": d["outside_ms"]["fixed"]} for d in data["drafters"]]
+    rows = [{**d, "outside": d.get("outside_ms", {}).get("fixed")} for d in data["drafters"]]
     return Result("costs", "Costs on this machine", columns, rows, (), verify_drawer(data))
 
 

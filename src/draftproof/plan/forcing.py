@@ -32,10 +32,11 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Text:
-    """A prompt and what followed it, as token ids."""
+    """A prompt and what followed it, as token ids. own: the target wrote the answer; a given one is no sample of its law."""
 
     prompt: tuple[int, ...]
     answer: tuple[int, ...]
+    own: bool = True
 
 
 @dataclass

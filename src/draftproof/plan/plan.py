@@ -116,7 +116,7 @@ def _texts(target: LanguageModel, prompts: Sequence[Encoded], params: SamplingPa
         if missing
         else ()
     )
-    texts = [Text(p.ids, p.answer_ids) if p.answer_ids else next(written) for p in prompts]
+    texts = [Text(p.ids, p.answer_ids, own=False) if p.answer_ids else next(written) for p in prompts]
     if max(len(text.answer) for text in texts) < 2:
         raise UsageError("every answer ends with its first token, so there is nothing to speculate on; give other prompts")
     return texts
@@ -130,12 +130,15 @@ def traces_of(
     longest: int,
     progress: Progress,
 ) -> list[Trace]:
-    """One trace a text: by teacher forcing for a draft model, by replay for a drafter without one."""
+    """One trace a text: by teacher forcing for a draft model, by replay for a drafter without one.
+
+    On a given answer the coins of its tokens say nothing about what the target would emit; overlaps stand in for them."""
     if candidate.draft is not None:
         forced = force(
             target, candidate.draft, texts, params, lambda done: progress(f"{candidate.name} reads", done, len(texts))
         )
-        return [trace_of_coins(f.coins, f.overlaps, longest) for f in forced]
+        pairs = zip(forced, texts, strict=True)
+        return [trace_of_coins(f.coins if text.own else f.overlaps, f.overlaps, longest) for f, text in pairs]
     drafter = SpeculativeDecoder(None, target, getattr(target, "tokenizer", None), speculative_config=candidate.config).drafter
     assert drafter is not None
     traces = []
