@@ -55,6 +55,12 @@ def test_the_starter_fails_and_says_what_to_do() -> None:
     assert "Traceback" not in run.stdout and "NotImplementedError" not in run.stdout
 
 
+def test_the_lab_needs_no_plugin_and_no_setting_of_the_project() -> None:
+    """With the plugins that the project's settings ask for switched off, as for a learner who installed pytest alone."""
+    run = pytest_in_a_process("labs/14_speculative_decoding", "-p", "no:timeout", "-p", "no:xdist")
+    assert run.returncode == 1 and "3 failed" in run.stdout and "INTERNALERROR" not in run.stdout + run.stderr
+
+
 def test_the_default_test_paths_leave_the_lab_out(pytestconfig: pytest.Config) -> None:
     assert pytestconfig.getini("testpaths") == ["tests"] and not LAB.is_relative_to(ROOT / "tests")
 
