@@ -92,6 +92,11 @@ MISTAKES = {
     ),
     "if alpha == 1.0:": ("if alpha == 2.0:", NAMES[2], "is k + 1 = 6 there: return that before dividing"),
     "rng.random() <": ("np.random.random() <", NAMES[0], "draw every random number from the rng you are given"),
+    "left = residual / residual.sum() if residual.sum() > 0 else p": (
+        "left = residual",
+        NAMES[0],
+        "draws from something that is no law: divide the residual by its sum",
+    ),
     "return [*drafts[:i], int(rng": ("return int(rng", NAMES[0], "must return a list of token ids"),
 }
 
