@@ -8,6 +8,7 @@ from draftproof import SamplingParams, SpeculativeDecoder, TableModel
 from draftproof.core.pipeline import LawPipeline
 from draftproof.core.records import Draft
 from draftproof.core.rules import RULES
+from draftproof.core.tree import TreeShape
 from draftproof.drafters.builder import DraftBuilder
 from draftproof.drafters.draft_model import DraftModel
 from draftproof.drafters.ngram import NGram
@@ -16,10 +17,14 @@ from draftproof.errors import UsageError
 
 TARGET = TableModel([[1.0 if j in ((i + 1) % 8,) else 0.0 for j in range(8)] for i in range(8)], name="target")
 LIKELY = TableModel([[0.6 if j == (i + 1) % 8 else 0.4 / 7 for j in range(8)] for i in range(8)], name="draft")
+TREE = TreeShape.from_levels((2, 2, 1, 1))
 DRAFTERS = {
     "draft_model": lambda: DraftModel(LIKELY),
     "draft_model, greedy": lambda: DraftModel(LIKELY, "greedy"),
     "ngram": lambda: NGram(),
+    "draft_model, tree": lambda: DraftModel(LIKELY, tree=TREE, selection="without_replacement"),
+    "draft_model, greedy tree": lambda: DraftModel(LIKELY, "greedy", tree=TREE),
+    "ngram, trie": lambda: NGram(tree=TREE),
 }
 PROMPT = [0, 1, 2, 3, 0, 1]
 
@@ -31,6 +36,13 @@ def drafter(request):
 
 def decoder(drafter, **config):
     return SpeculativeDecoder(drafter, TARGET, speculative_config={"num_speculative_tokens": 4} | config)
+
+
+def depth(parents):
+    depths = []
+    for parent in parents:
+        depths.append(1 if parent < 0 else 1 + depths[parent])
+    return max(depths, default=0)
 
 
 def test_it_declares_itself(drafter):
@@ -60,7 +72,8 @@ def test_never_more_than_the_budget(drafter):
         assert len(result.token_ids) == limit
         left = limit
         for record in result.rounds:
-            assert len(record.draft_tokens) <= min(4, left - 1)
+            assert depth(record.draft_parents) <= min(4, left - 1)
+            assert len(record.draft_tokens) <= (len(TREE) if drafter.trees else 4)
             left -= len(record.tokens)
 
 
@@ -144,7 +157,7 @@ def test_a_rule_that_cannot_verify_the_drafts_is_refused_at_once():
 
     with pytest.raises(UsageError, match="cannot verify top_k_plus_one drafts"):
         decoder(Several(), rule="token")
-    assert decoder(Several()).rule is RULES["match"]
+    assert decoder(Several()).rule is RULES["greedy_k"]
 
 
 def builder(depth=3):

@@ -6,15 +6,30 @@ from itertools import combinations
 
 import pytest
 
-from draftproof.audit.exact import TOLERANCE, prove
-from draftproof.audit.table import DRAFTS, LENGTHS, PAIRS, PARAMETERS, covering, product
-from draftproof.core.rules import RULES
+from draftproof.audit.exact import TOLERANCE, Case, compare, harness, prove
+from draftproof.audit.table import (
+    CHAIN_RULES,
+    DRAFTS,
+    LENGTHS,
+    PAIRS,
+    PARAMETERS,
+    SMALL_TREES,
+    TREE_PAIRS,
+    TREE_RULES,
+    covering,
+    product,
+    tree_case,
+    tree_covering,
+    tree_product,
+)
+from draftproof.core.rules import LOSSLESS, RULES
 
 COVERING = covering()
+TREE_COVERING = tree_covering()
 
 
 def label(case):
-    return f"{case.rule}-{case.draft}-{case.pair}-{case.params}-{case.num_speculative_tokens}"
+    return f"{case.rule}-{case.draft.replace(' ', '_')}-{case.pair}-{case.params}-{case.num_speculative_tokens}"
 
 
 def check(case):
@@ -28,15 +43,54 @@ def test_law_and_length_are_exact(case):
     check(case)
 
 
+@pytest.mark.parametrize("case", TREE_COVERING, ids=label)
+def test_law_and_length_are_exact_on_trees(case):
+    check(case)
+
+
 @pytest.mark.proof
 @pytest.mark.parametrize("case", list(product()), ids=label)
 def test_full_product(case):
     check(case)
 
 
+@pytest.mark.proof
+@pytest.mark.parametrize("case", list(tree_product()), ids=label)
+def test_full_product_of_trees(case):
+    check(case)
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("kind", TREE_RULES, ids=lambda kind: " ".join(kind))
+def test_whole_decode_loop_on_trees(kind):
+    check(tree_case(kind, "plain", "lopsided", "markov", by="model ", rounds=None))
+
+
 def test_covering_array_covers_every_pair():
-    factors = [tuple(PARAMETERS), DRAFTS, tuple(RULES), PAIRS, LENGTHS]
+    factors = [tuple(PARAMETERS), DRAFTS, CHAIN_RULES, PAIRS, LENGTHS]
     rows = [(c.params, c.draft, c.rule, c.pair, c.num_speculative_tokens) for c in COVERING]
+    assert_pairs_met(factors, rows)
+
+
+def test_covering_array_of_trees_covers_every_pair():
+    factors = [tuple(PARAMETERS), TREE_RULES, SMALL_TREES, TREE_PAIRS]
+    cases = [c for c in TREE_COVERING if c.rounds is not None]
+    assert_pairs_met(factors, [(c.params, (c.rule, c.draft.split()[0]), c.draft.split()[1], c.pair) for c in cases])
+    whole_loop = {(c.rule, c.draft.split()[1]) for c in TREE_COVERING if c.rounds is None}
+    assert whole_loop == set(TREE_RULES)
+
+
+def test_every_lossless_rule_is_in_a_table():
+    assert {*CHAIN_RULES, *(rule for rule, _ in TREE_RULES)} == set(LOSSLESS)
+    assert {name for name, rule in RULES.items() if rule.lossless} == set(LOSSLESS)
+
+
+def assert_pairs_met(factors, rows):
     for i, j in combinations(range(len(factors)), 2):
         met = {(row[i], row[j]) for row in rows}
         assert met == {(a, b) for a in factors[i] for b in factors[j]}
+
+
+def test_the_lossy_rule_is_seen_to_be_one():
+    case = Case("match", "greedy", "full_history", "plain", PARAMETERS["plain"], 2)
+    assert compare(case, harness(case, rule=RULES["typical"])).tv > 0.1

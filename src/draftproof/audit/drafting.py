@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from draftproof.core.pipeline import LawPipeline
-from draftproof.core.records import Array, Observation, Selection
+from draftproof.core.records import ROOT, Array, Observation, Selection
+from draftproof.core.tree import TreeShape
 from draftproof.drafters.builder import DraftBuilder, LengthPolicy
 from draftproof.drafters.draft_model import DraftModel
 from draftproof.drafters.ngram import NGram
@@ -32,6 +33,14 @@ class Kind:
     drafter: Drafter
     plan: Plan
     policy: LengthPolicy | None = None
+
+
+@dataclass(frozen=True)
+class TreeKind(Kind):
+    """A kind whose drafts have a fixed shape; `plan` gives the law every node's children come from."""
+
+    shape: TreeShape = TreeShape((-1,))
+    selection: Selection = "fixed"
 
 
 class PlannedDrafter:
@@ -71,6 +80,88 @@ class PlannedSession:
 
     def close(self) -> None:
         """Nothing held."""
+
+
+class PlannedTree:
+    """A drafter that grows a shape from the laws a plan gives, through the builder like any other. Laws are kept: the proof
+    asks for the same ones thousands of times."""
+
+    trees = True
+    wants = Wants()
+
+    def __init__(self, shape: TreeShape, selection: Selection, plan: Plan) -> None:
+        self.name, self.shape, self.selection, self._plan = "planned_tree", shape, selection, plan
+        self.selections = frozenset({selection})
+        self._laws: dict[Any, Any] = {}
+
+    def open(self, request: Request) -> PlannedTreeSession:
+        return PlannedTreeSession(self)
+
+    def law(self, context: tuple[int, ...], path: tuple[int, ...]) -> Any:
+        if (context, path) not in self._laws:
+            self._laws[context, path] = self._plan(context, path)
+        return self._laws[context, path]
+
+
+class PlannedTreeSession(PlannedSession):
+    def __init__(self, drafter: PlannedTree) -> None:
+        self._drafter = drafter
+
+    def propose(self, context: Sequence[int], draft: DraftBuilder) -> None:
+        drafter = self._drafter
+        placed = {ROOT: ROOT}
+        for parent, children in drafter.shape.children.items():
+            if parent not in placed or draft.room_under(placed[parent]) <= 0:
+                continue
+            node = placed[parent]
+            law = drafter.law(tuple(context), draft.path(node))
+            if drafter.selection == "fixed":
+                nodes = [draft.guess(token, node) for token in likeliest(law, len(children))]
+            else:
+                nodes = list(draft.draw_children(law, len(children), drafter.selection, node))
+            placed.update(zip(children, nodes, strict=False))
+
+
+def likeliest(law: Any, count: int) -> list[int]:
+    """The `count` likeliest possible tokens, the lowest id first among equals."""
+    order = np.argsort(-np.asarray(law), kind="stable")[:count]
+    return [int(token) for token in order if law[int(token)] > 0]
+
+
+TREES: dict[str, TreeShape] = {
+    "chain": TreeShape.chain(3),
+    "[2,1]": TreeShape.from_levels((2, 1)),
+    "lopsided": TreeShape((-1, -1, 0, 0)),
+    "[2,2]": TreeShape.from_levels((2, 2)),
+    "[2,1,1]": TreeShape.from_levels((2, 1, 1)),
+}
+"""The shapes that rules for trees are proven on."""
+
+
+def tree_kind(name: str, draft: TableModel, laws: LawPipeline, wrap: Callable[[TableModel], LanguageModel]) -> TreeKind:
+    """The kind called "<selection> <shape>", or "model <selection> <shape>" for the small-model drafter itself."""
+    *by, selection, shape_name = name.split(" ")
+    shape = TREES[shape_name]
+
+    def plan(context: tuple[int, ...], path: tuple[int, ...]) -> Any:
+        return laws.law(draft.logits(context + path), context, path)
+
+    chosen = cast(Selection, selection)
+    drafter: Drafter = PlannedTree(shape, chosen, plan)
+    if by:
+        drafter = DraftModel(wrap(draft), "greedy" if chosen == "fixed" else "probabilistic", tree=shape, selection=chosen)
+    return TreeKind(name, drafter, plan, shape=shape, selection=chosen)
+
+
+def kind_named(
+    name: str,
+    target: TableModel,
+    draft: TableModel,
+    laws: LawPipeline,
+    wrap: Callable[[TableModel], LanguageModel] = lambda model: model,
+) -> Kind:
+    """One kind of draft, a chain's or a tree's."""
+    return tree_kind(name, draft, laws, wrap) if name.split(" ")[-1] in TREES else kinds(target, draft, laws, wrap)[name]
 
 
 def kinds(

@@ -13,9 +13,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from draftproof.audit.drafting import Kind, kinds
+from draftproof.audit.drafting import Kind, TreeKind, kind_named
 from draftproof.audit.expected import expected_tokens_of_round
+from draftproof.audit.expected_trees import expected_tokens_of_tree
 from draftproof.audit.toys import pairs
 from draftproof.core.chance import Purpose
 from draftproof.core.enumerate import EnumeratingChance, KeyFunction, Known, outcomes, round_key
@@ -38,7 +40,11 @@ Law = dict[tuple[int, ...], float]
 
 @dataclass(frozen=True)
 class Case:
-    """One cell of the proof table. `rule` is a name in RULES; `params` a name in `table.PARAMETERS`."""
+    """One cell of the proof table. `rule` is a name in RULES; `params` a name in `table.PARAMETERS`.
+
+    horizon: tokens whose law is compared. rounds: how many rounds are walked before the target itself goes on (None: all).
+    One round that leaves the target's law whatever follows it is, by induction, all of them; trees are proven that way, since a
+    round of a tree has thousands of outcomes."""
 
     rule: str
     draft: str
@@ -46,6 +52,8 @@ class Case:
     params: str
     sampling: SamplingParams
     num_speculative_tokens: int = 2
+    horizon: int = HORIZON
+    rounds: int | None = None
 
 
 @dataclass(frozen=True)
@@ -73,8 +81,20 @@ class Harness:
     generation: Generation
     rule_name: str
     ends: frozenset[int]
+    horizon: int = HORIZON
+    rounds: int | None = None
     share: bool = False
     key: KeyFunction = round_key
+
+    def target_row(self, context: tuple[int, ...], path: tuple[int, ...]) -> NDArray[np.float64]:
+        """The target's law after `context` and a drafted path."""
+        return np.asarray(self.laws.law(self.target.logits(context + path), context, path))
+
+    def expected_tokens(self, context: tuple[int, ...], depth: int) -> float:
+        """Of a round after `context`, by the rule's formula."""
+        if isinstance(self.kind, TreeKind):
+            return expected_tokens_of_tree(self.rule_name, self.kind, self.target_row, context, depth, self.ends)
+        return expected_tokens_of_round(self.rule_name, self.target_row, self.kind.plan, context, depth, self.ends)
 
 
 def harness(case: Case, wrap: Callable[[TableModel], LanguageModel] = lambda model: model, rule: Rule | None = None) -> Harness:
@@ -87,7 +107,7 @@ def harness(case: Case, wrap: Callable[[TableModel], LanguageModel] = lambda mod
     drafts = LawPipeline(
         case.sampling, num_prompt_tokens=len(PROMPT), vocab_size=model.vocab_size, eos_token_ids=model.eos_token_ids
     )
-    kind = kinds(pair.target, pair.draft, drafts, wrap)[case.draft]
+    kind = kind_named(case.draft, pair.target, pair.draft, drafts, wrap)
     stopper = Stopper(case.sampling, eos_token_ids=model.eos_token_ids, limit=case.sampling.max_tokens or HORIZON)
     generation = Generation(
         session=model.open(),
@@ -99,10 +119,11 @@ def harness(case: Case, wrap: Callable[[TableModel], LanguageModel] = lambda mod
         chance_at=_no_chance,
         drafting=kind.drafter.open(Request(PROMPT, case.sampling, drafts, model)),
         num_speculative_tokens=case.num_speculative_tokens,
+        max_nodes=len(kind.shape) if isinstance(kind, TreeKind) else None,
         policy=kind.policy,
     )
     ends = {*(() if case.sampling.ignore_eos else model.eos_token_ids), *(case.sampling.stop_token_ids or ())}
-    return Harness(pair.target, kind, laws, generation, case.rule, frozenset(ends))
+    return Harness(pair.target, kind, laws, generation, case.rule, frozenset(ends), case.horizon, case.rounds)
 
 
 def prove(case: Case, wrap: Callable[[TableModel], LanguageModel] = lambda model: model) -> Proof:
@@ -123,30 +144,39 @@ class Walk:
     def __init__(self, made: Harness) -> None:
         self.made = made
         self.seen: dict[Any, Law] = {}
+        self.completions: dict[tuple[int, ...], Law] = {}
         self.length_error = 0.0
 
     def law(self) -> Law:
-        """The law of the first HORIZON tokens (shorter where the text ended)."""
-        return self._after(self.made.generation, {})
+        """The law of the first `horizon` tokens (shorter where the text ended)."""
+        return self._after(self.made.generation, {}, 0)
 
-    def _after(self, generation: Generation, known: Known) -> Law:
+    def _after(self, generation: Generation, known: Known, done: int) -> Law:
         emitted = tuple(generation.context[len(PROMPT) :])
-        if len(emitted) >= HORIZON or generation.finished:
-            return {emitted[:HORIZON]: 1.0}
+        if len(emitted) >= self.made.horizon or generation.finished:
+            return {emitted[: self.made.horizon]: 1.0}
+        if self.made.rounds is not None and done >= self.made.rounds:
+            return self._completed(emitted)
         drafting = generation.drafting
         key = (emitted, drafting.state_key() if drafting else None, tuple(sorted(known.items())))
         if key not in self.seen:
-            self.seen[key] = self._expand(generation, known)
+            self.seen[key] = self._expand(generation, known, done)
         return self.seen[key]
 
-    def _expand(self, generation: Generation, known: Known) -> Law:
+    def _completed(self, emitted: tuple[int, ...]) -> Law:
+        """The target's own continuation of what was emitted."""
+        if emitted not in self.completions:
+            self.completions[emitted] = target_law(self.made, emitted)
+        return self.completions[emitted]
+
+    def _expand(self, generation: Generation, known: Known, done: int) -> Law:
         law: Law = defaultdict(float)
         length = total = 0.0
         start = len(generation.context)
         for probability, after, left in self._rounds(generation, known):
             total += probability
             length += probability * (len(after.context) - start)
-            for tokens, mass in self._after(after, left).items():
+            for tokens, mass in self._after(after, left, done + 1).items():
                 law[tokens] += probability * mass
         self._check_length(generation, length, total)
         return dict(law)
@@ -170,15 +200,7 @@ class Walk:
     def _check_length(self, generation: Generation, length: float, total: float) -> None:
         made = self.made
         depth = min(generation.num_speculative_tokens, generation.stopper.remaining - 1)
-        laws, target = made.laws, made.target
-        expected = expected_tokens_of_round(
-            made.rule_name,
-            lambda context, path: np.asarray(laws.law(target.logits(context + path), context, path)),
-            made.kind.plan,
-            tuple(generation.context),
-            depth,
-            made.ends,
-        )
+        expected = made.expected_tokens(tuple(generation.context), depth)
         self.length_error = max(self.length_error, abs(length - expected), abs(total - 1.0))
 
 
@@ -201,22 +223,21 @@ def _clone_session(session: Any) -> Any:
     return copy.copy(session)
 
 
-def target_law(made: Harness) -> Law:
-    """The target's own law of the first HORIZON tokens under the parameters, ended by end tokens."""
+def target_law(made: Harness, emitted: tuple[int, ...] = ()) -> Law:
+    """The target's own law of the first `horizon` tokens after `emitted` under the parameters, ended by end tokens."""
     law: Law = {}
 
     def walk(emitted: tuple[int, ...], mass: float) -> None:
-        limit = made.generation.params.max_tokens or HORIZON
+        limit = made.generation.params.max_tokens or made.horizon
         ended = bool(emitted) and emitted[-1] in made.ends and len(emitted) >= made.generation.params.min_tokens
-        if len(emitted) >= min(HORIZON, limit) or ended:
+        if len(emitted) >= min(made.horizon, limit) or ended:
             law[emitted] = law.get(emitted, 0.0) + mass
             return
-        context = (*PROMPT, *emitted)
-        for token, chance in enumerate(made.laws.law(made.target.logits(context), context).tolist()):
+        for token, chance in enumerate(made.target_row((*PROMPT, *emitted), ()).tolist()):
             if chance > 0:
                 walk((*emitted, token), mass * chance)
 
-    walk((), 1.0)
+    walk(emitted, 1.0)
     return law
 
 

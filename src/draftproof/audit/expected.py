@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 
 from draftproof.audit.drafting import Plan
 
+ON_A_CHAIN = {"rrs": "token", "k_seq": "token", "greedy_k": "token", "traversal": "block", "gumbel": "match"}
+"""The rule each tree rule is when every node has one child. `gumbel` under the enumerator, whose draws are independent."""
+
 LawOf = Callable[[tuple[int, ...], tuple[int, ...]], NDArray[np.float64]]
 
 
@@ -22,7 +25,9 @@ def expected_tokens_of_round(
     """Expected emitted tokens of the round after `context` with drafts at most `depth` long.
 
     rule: "match" weighs a drafted token by p*q, "token" by min(p, q), "block" keeps the capped joint ratio times the draft's
-    probability (2403.10444, theorem 1). A guess has a one-hot draft law. Nothing is emitted after a token of `ends`."""
+    probability (2403.10444, theorem 1). On a chain every other rule is one of these, see `ON_A_CHAIN`. A guess has a one-hot
+    draft law. Nothing is emitted after a token of `ends`."""
+    rule = ON_A_CHAIN.get(rule, rule)
 
     def below(path: tuple[int, ...], drafted: float, weight: float, joint: float) -> float:
         """Sum of the acceptance weights of all paths under `path`."""

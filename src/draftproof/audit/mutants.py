@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from draftproof.audit.exact import TOLERANCE, Case, compare, harness
-from draftproof.audit.table import PAIRS, PARAMETERS
+from draftproof.audit.table import PAIRS, PARAMETERS, TREE_PAIRS, tree_case
 from draftproof.core.chance import Chance, Purpose
 from draftproof.core.enumerate import position_key
 from draftproof.core.records import ROOT, Draft, Verdict
@@ -59,17 +59,17 @@ class _Rule:
     verify: Verify
     name: str = "mutant"
     lossless: bool = False
-    trees: bool = False
-    selections: Any = frozenset({"fixed", "iid"})
+    trees: bool = True
+    coupled: bool = False
+    selections: Any = frozenset({"fixed", "iid", "without_replacement", "top_k_plus_one"})
 
 
 def catch(mutant: Mutant) -> Catch:
-    """Enumerate one mutant on the three toys, drafts of length 3 for block rules and 2 for others."""
+    """Enumerate one mutant on its toys: drafts of length 3 for block rules and 2 for others, one round of a tree."""
     tv = length_error = 0.0
     repeated = False
-    for pair in mutant.pairs:
-        length = 3 if mutant.natural == "block" else 2
-        case = Case(mutant.natural, mutant.draft, pair, "plain", PARAMETERS["plain"], length)
+    for pair in TREE_PAIRS if mutant.pairs == PAIRS and " " in mutant.draft else mutant.pairs:
+        case = _case(mutant, pair)
         made = harness(case, rule=_Rule(mutant.verify))
         if mutant.by_position:
             made = replace(made, key=position_key)
@@ -81,6 +81,15 @@ def catch(mutant: Mutant) -> Catch:
         proof = compare(case, made)
         tv, length_error = max(tv, proof.tv), max(length_error, proof.length_error)
     return Catch(mutant, tv, length_error, repeated)
+
+
+def _case(mutant: Mutant, pair: str) -> Case:
+    selection, _, shape = mutant.draft.rpartition(" ")
+    if selection:
+        rounds = 2 if mutant.by_position else 1  # the second is the one that meets a key again
+        return tree_case((mutant.natural, selection), "plain", shape, pair, rounds=rounds)
+    length = 3 if mutant.natural == "block" else 2
+    return Case(mutant.natural, mutant.draft, pair, "plain", PARAMETERS["plain"], length)
 
 
 def _chain(draft: Draft, laws: TargetLaws, chance: Chance, accept: Any, correct: Any, bonus: Any = None) -> Verdict:
@@ -241,7 +250,7 @@ def _softmax_for_guess(draft: Draft, laws: TargetLaws, chance: Chance) -> Verdic
     return RULES["token"].verify(Draft(draft.tokens, draft.parents, soft, "iid"), laws, chance)
 
 
-MUTANTS: tuple[Mutant, ...] = (
+CHAIN_MUTANTS: tuple[Mutant, ...] = (
     Mutant("correction from the target's law, no residual", "common", _with(correct=lambda p, q: p)),
     Mutant("correction from (draft - target)+", "sign slip", _with(correct=lambda p, q: np.maximum(q - p, 0.0))),
     Mutant("correction from |target - draft|", "missing clamp", _with(correct=lambda p, q: np.abs(p - q))),

@@ -1,10 +1,12 @@
 """The proof table: every rule against every kind of draft, every parameter and every pair of toys.
 
-`covering()` is a small set of cases in which every pair of factor levels meets; `product()` is all of them.
+`covering()` is a small set of cases in which every pair of factor levels meets; `product()` is all of them. Drafts of chains
+are one table, trees another: there a rule meets every selection of siblings it declares and every shape.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from itertools import combinations
@@ -12,13 +14,15 @@ from itertools import product as cartesian
 from multiprocessing import get_context
 from typing import Any
 
+from draftproof.audit.drafting import TREES
 from draftproof.audit.exact import HORIZON, Case, Proof, prove
 from draftproof.audit.toys import EOS
 from draftproof.core.params import SamplingParams
-from draftproof.core.rules import RULES
+from draftproof.core.rules import LOSSLESS
 
 DRAFTS = ("sampled", "greedy", "narrow", "same", "empty", "stops_before", "stops_after", "ngram")
 PAIRS = ("full_history", "markov", "zeros")
+TREE_PAIRS = (*PAIRS, "overrated")
 LENGTHS = (1, 2, 3)
 
 _OPEN: dict[str, Any] = {"max_tokens": HORIZON + max(LENGTHS) + 1, "ignore_eos": True, "seed": 0}
@@ -51,32 +55,82 @@ _CHANGES: dict[str, dict[str, Any]] = {
 PARAMETERS = {name: SamplingParams(**(_OPEN | changes)) for name, changes in _CHANGES.items()}
 
 
-def product(rules: Sequence[str] = tuple(RULES)) -> Iterator[Case]:
-    """Every cell of the table."""
-    for rule, draft, pair, params, length in cartesian(rules, DRAFTS, PAIRS, PARAMETERS, LENGTHS):
+CHAIN_RULES = tuple(name for name, rule in LOSSLESS.items() if rule.selections >= {"iid", "fixed"})
+"""Rules for the drafts in DRAFTS, which are sampled or fixed; the others are proven on trees, chains among them."""
+
+TREE_RULES = tuple((name, selection) for name, rule in LOSSLESS.items() if rule.trees for selection in sorted(rule.selections))
+"""Every rule that takes trees with every selection of siblings it is exact for."""
+
+SMALL_TREES = ("chain", "[2,1]", "lopsided")
+"""At most 5 nodes; the larger shapes of TREES are in `tree_product` only."""
+
+
+def product(rules: Sequence[str] = CHAIN_RULES) -> Iterator[Case]:
+    """Every cell of the table of chains."""
+    for rule, draft, pair, params, length in cartesian(_chain_rules(rules), DRAFTS, PAIRS, PARAMETERS, LENGTHS):
         yield Case(rule, draft, pair, params, PARAMETERS[params], length)
 
 
-def covering(rules: Sequence[str] = tuple(RULES)) -> list[Case]:
-    """Cells in which every two levels of different factors meet at least once (greedy construction, deterministic)."""
-    factors: list[Sequence[Any]] = [tuple(PARAMETERS), DRAFTS, tuple(rules), PAIRS, LENGTHS]
+def covering(rules: Sequence[str] = CHAIN_RULES) -> list[Case]:
+    """Cells of chains in which every two levels of different factors meet at least once (greedy, deterministic)."""
+    if not _chain_rules(rules):
+        return []
+    rows = covering_rows([tuple(PARAMETERS), DRAFTS, _chain_rules(rules), PAIRS, LENGTHS])
+    return [Case(rule, draft, pair, params, PARAMETERS[params], length) for params, draft, rule, pair, length in rows]
+
+
+def tree_product(rules: Sequence[str] = tuple(LOSSLESS)) -> Iterator[Case]:
+    """Every cell of the table of trees."""
+    for kind, params, shape, pair in cartesian(_tree_rules(rules), PARAMETERS, TREES, TREE_PAIRS):
+        yield tree_case(kind, params, shape, pair)
+
+
+def tree_covering(rules: Sequence[str] = tuple(LOSSLESS)) -> list[Case]:
+    """Cells of small trees in which every two levels of different factors meet; and each rule with each selection once through
+    the whole decode loop, by the small-model drafter itself."""
+    kinds = _tree_rules(rules)
+    if not kinds:
+        return []
+    cases = [tree_case(*row) for row in covering_rows([kinds, tuple(PARAMETERS), SMALL_TREES, TREE_PAIRS])]
+    return [*cases, *(tree_case(kind, "plain", "[2,1]", "zeros", by="model ", rounds=None) for kind in kinds)]
+
+
+def tree_case(kind: tuple[str, str], params: str, shape: str, pair: str, *, by: str = "", rounds: int | None = 1) -> Case:
+    """A cell of trees; `kind` is (rule, selection), `by` "model " for the small-model drafter."""
+    rule, selection = kind
+    depth = TREES[shape].depth
+    return Case(rule, f"{by}{selection} {shape}", pair, params, PARAMETERS[params], depth, depth + 1, rounds)
+
+
+def _chain_rules(rules: Sequence[str]) -> tuple[str, ...]:
+    return tuple(rule for rule in rules if rule in CHAIN_RULES)
+
+
+def _tree_rules(rules: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    return tuple(kind for kind in TREE_RULES if kind[0] in rules)
+
+
+def covering_rows(factors: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
+    """Rows, one level of each factor, in which every two levels of different factors meet."""
     missing = {((i, a), (j, b)) for i, j in combinations(range(len(factors)), 2) for a in factors[i] for b in factors[j]}
-    cases = []
+    used: Counter[tuple[int, Any]] = Counter()
+    rows = []
     while missing:
-        row = _best_row(factors, missing)
+        row = _best_row(factors, missing, used)
         missing -= set(combinations(enumerate(row), 2))
-        params, draft, rule, pair, length = row
-        cases.append(Case(rule, draft, pair, params, PARAMETERS[params], length))
-    return cases
+        used.update(enumerate(row))
+        rows.append(row)
+    return rows
 
 
-def _best_row(factors: Sequence[Sequence[Any]], missing: set[Any]) -> tuple[Any, ...]:
-    """A row that starts from a missing pair and fills the other factors with what covers most."""
+def _best_row(factors: Sequence[Sequence[Any]], missing: set[Any], used: Counter[tuple[int, Any]]) -> tuple[Any, ...]:
+    """A row that starts from a missing pair and fills the other factors with what covers most, the least used among equals."""
     (i, a), (j, b) = min(missing, key=repr)
     row: dict[int, Any] = {i: a, j: b}
     for k, levels in enumerate(factors):
         if k not in row:
-            row[k] = max(levels, key=lambda level: _gain(row, k, level, missing))
+            gains = [(_gain(row, k, level, missing), -used[k, level]) for level in levels]
+            row[k] = levels[gains.index(max(gains))]
     return tuple(row[k] for k in range(len(factors)))
 
 

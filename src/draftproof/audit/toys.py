@@ -1,4 +1,5 @@
-"""Three pairs of 3-token models to prove rules on: laws that read the whole prefix, a Markov chain, and laws with zeros."""
+"""Pairs of 3-token models to prove rules on: laws that read the whole prefix, a Markov chain, laws with zeros, and a draft that
+overrates a single token, so that two siblings can both be worth trying after a rejection."""
 
 from __future__ import annotations
 
@@ -41,9 +42,18 @@ def _with_zeros(seed: int, prefix: tuple[int, ...]) -> NDArray[np.float64]:
     return law / law.sum()
 
 
+def _overrating(law: NDArray[np.float64], prefix: tuple[int, ...]) -> NDArray[np.float64]:
+    """The law with one token, chosen by the prefix, made likelier at the others' expense, unevenly."""
+    rng = np.random.default_rng([7, len(prefix), *prefix])
+    changed = law * rng.uniform(0.3, 0.9, size=VOCAB)
+    changed[rng.integers(VOCAB)] += 0.4
+    mixed: NDArray[np.float64] = changed / changed.sum()
+    return mixed
+
+
 @cache
 def pairs() -> dict[str, Pair]:
-    """Full history, Markov and zeros, by name."""
+    """Full history, Markov, zeros and overrated, by name."""
     full = Pair(
         "full_history",
         TableModel(lambda prefix: _from_prefix(1, 1.0, prefix), vocab_size=VOCAB, eos_token_ids=(EOS,)),
@@ -59,4 +69,9 @@ def pairs() -> dict[str, Pair]:
         TableModel(lambda prefix: _with_zeros(3, prefix), vocab_size=VOCAB, eos_token_ids=(EOS,)),
         TableModel(lambda prefix: _with_zeros(5, prefix), vocab_size=VOCAB),
     )
-    return {pair.name: pair for pair in (full, markov, zeros)}
+    overrated = Pair(
+        "overrated",
+        full.target,
+        TableModel(lambda prefix: _overrating(full.target.law(prefix), prefix), vocab_size=VOCAB),
+    )
+    return {pair.name: pair for pair in (full, markov, zeros, overrated)}

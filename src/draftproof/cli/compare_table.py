@@ -67,7 +67,7 @@ def agreement(comparison: Comparison, decoder: SpeculativeDecoder, params: Sampl
         return f"Both texts are the same, token for token ({len(comparison.plain[0].token_ids)} tokens)."
     shown = [_shown(token, decoder.tokenizer) for token in (difference.plain_token, difference.speculative_token)]
     rule = decoder.rule_for(params).name
-    if rule != "match":
+    if rule not in ("match", "gumbel"):
         why = f"Both are samples of one law: rule {rule} draws random numbers of its own, so the texts may differ."
     else:
         why = (

@@ -66,6 +66,7 @@ def generate(
     num_speculative_tokens: options.Length = None,
     speculative_config: options.Config = None,
     rule: options.RuleName = None,
+    tree: options.Tree = None,
     lossless: options.Lossless = False,
     temperature: options.Temperature = None,
     top_k: options.TopK = None,

@@ -47,6 +47,9 @@ Config = Annotated[
 RuleName = Annotated[
     str | None, _flag(SPECULATION, "--rule", metavar="NAME", help="Verification rule. Default: the drafter's natural one.")
 ]
+Tree = Annotated[
+    str | None, _flag(SPECULATION, "--tree", metavar="SHAPE", help='Draft a tree: children per level, like "2,2,1".')
+]
 Lossless = Annotated[bool, _flag(SPECULATION, "--lossless", metavar="", help="Refuse a rule that changes the target's law.")]
 
 Temperature = Annotated[
@@ -138,6 +141,7 @@ def speculative_config(flags: Mapping[str, Any]) -> dict[str, Any]:
         "model": flags["draft"],
         "num_speculative_tokens": flags["num_speculative_tokens"],
         "rule": flags["rule"],
+        "tree": flags["tree"],
     }
     given = {key: value for key, value in given.items() if value is not None}
     if flags["speculative_config"] is not None:
@@ -159,11 +163,13 @@ def speculative_config(flags: Mapping[str, Any]) -> dict[str, Any]:
     return given
 
 
-_SPELLED = {"method": "--method", "model": "--draft", "num_speculative_tokens": "-k", "rule": "--rule"}
+_SPELLED = {"method": "--method", "model": "--draft", "num_speculative_tokens": "-k", "rule": "--rule", "tree": "--tree"}
 
 
 def _check_agreement(given: Mapping[str, Any], config: Any) -> None:
     """The JSON is the whole configuration, its defaults included: a flag beside it may only repeat what it says."""
+    from draftproof.core.tree import TreeShape
+
     said = {
         "method": config.method,
         "model": config.model,
@@ -171,6 +177,8 @@ def _check_agreement(given: Mapping[str, Any], config: Any) -> None:
         "rule": config.rule_name,
     }
     for key, value in given.items():
+        if key == "tree":
+            value, said[key] = TreeShape.parse(value).parents, config.tree
         if value != said[key]:
             raise UsageError(
                 f"{_SPELLED[key]} {value} contradicts --speculative-config, "

@@ -66,6 +66,9 @@ class EnumeratingChance:
             bounds.append(running)
         return self._choose(tuple(bounds), purpose, node, last=max(i for i, w in enumerate(weights) if w > 0))
 
+    def draw_draft(self, law: Array, node: int, depth: int) -> Scalar:
+        return self.draw(law, Purpose.DRAFT, node)
+
     def draw_target(self, law: Array, depth: int) -> Scalar:
         return self.draw(law, Purpose.TARGET, depth)
 

@@ -34,6 +34,9 @@ class GeneratorChance:
     def draw(self, law: Array, purpose: Purpose, node: int) -> Scalar:
         return inverse_cdf(law, self.rng.random())
 
+    def draw_draft(self, law: Array, node: int, depth: int) -> Scalar:
+        return self.draw(law, Purpose.DRAFT, node)
+
     def draw_target(self, law: Array, depth: int) -> Scalar:
         return self.draw(law, Purpose.TARGET, depth)
 

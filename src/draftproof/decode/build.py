@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from draftproof.core.tree import TreeShape
 from draftproof.decode.config import METHODS, SpeculativeConfig
 from draftproof.drafters.draft_model import DraftModel
 from draftproof.drafters.ngram import NGram
@@ -34,7 +35,7 @@ def make_drafter(
     if isinstance(draft, type):
         draft = draft()
     if draft is not None and hasattr(draft, "open") and not hasattr(draft, "extend_many"):
-        return _own_drafter(draft, config)
+        return _own_drafter(draft, config, target)
     if draft is not None and not isinstance(config, SpeculativeConfig):
         config = {"method": "draft_model", "model": getattr(draft, "name", "draft model")} | dict(config or {})
     if not isinstance(config, SpeculativeConfig):
@@ -44,23 +45,41 @@ def make_drafter(
         return config, None
     if config.method == "ngram":
         longest, shortest = config.lookup_range
-        return config, NGram(longest, shortest)
+        config = _chain_where_needed(config, target)
+        return config, NGram(longest, shortest, tree=config.shape)
     if draft is None:
         raise UsageError('method "draft_model" needs a draft model: pass one, or use SpeculativeDecoder.from_pretrained')
     model = as_language_model(draft, tokenizer, device)
     check_vocabularies(target, model)
-    return config, DraftModel(model, config.draft_sample_method)  # type: ignore[arg-type]
+    config = _chain_where_needed(config, target, model)
+    method: Any = config.draft_sample_method
+    return config, DraftModel(model, method, tree=config.shape, selection=config.selection)
+
+
+def _chain_where_needed(config: SpeculativeConfig, *models: LanguageModel) -> SpeculativeConfig:
+    """The config with a chain of the same depth where one of the models cannot read a tree, and a note that says so."""
+    unable = [model.name for model in models if not model.supports_trees]
+    if config.shape is None or config.shape.is_chain or not unable:
+        return config
+    note = f"{unable[0]} cannot read a tree in one pass: chains of {config.shape.depth} are drafted instead"
+    return replace(config, tree=TreeShape.chain(config.shape.depth).parents, notes=(*config.notes, note))
 
 
 def _refuse_idle_keys(config: SpeculativeConfig) -> None:
     """Without a method nothing would be drafted, and a length or a rule would be silently without effect."""
+    if config.tree is not None:
+        raise UsageError(
+            "speculative_config has 'tree' but no method, so nothing would be drafted; methods: draft_model, ngram"
+        )
     if config.num_speculative_tokens > 0 or config.rule_name:
         key = "num_speculative_tokens" if config.num_speculative_tokens > 0 else "rule"
         methods = ", ".join(sorted(name for name in METHODS if name != "none"))
         raise UsageError(f"speculative_config has {key!r} but no method, so nothing would be drafted; methods: {methods}")
 
 
-def _own_drafter(draft: Any, config: Mapping[str, Any] | SpeculativeConfig | None) -> tuple[SpeculativeConfig, Drafter | None]:
+def _own_drafter(
+    draft: Any, config: Mapping[str, Any] | SpeculativeConfig | None, target: LanguageModel
+) -> tuple[SpeculativeConfig, Drafter | None]:
     """A drafter of the caller's: the config may only say length and rule."""
     missing = [member for member in _DRAFTER_MEMBERS if not hasattr(draft, member)]
     if missing:
@@ -68,9 +87,15 @@ def _own_drafter(draft: Any, config: Mapping[str, Any] | SpeculativeConfig | Non
     settings = config if isinstance(config, SpeculativeConfig) else SpeculativeConfig.from_dict(config)
     if settings.method != "none":
         raise UsageError(f"method {settings.method!r} contradicts the drafter given ({draft.name!r}); leave the method out")
+    if settings.tree is not None:
+        raise UsageError(f"tree: the drafter given ({draft.name!r}) decides its own shape; leave the tree out")
+    if draft.trees and not target.supports_trees:
+        raise UsageError(f"{target.name} cannot read a tree in one pass, and the drafter given ({draft.name!r}) makes trees")
     if isinstance(config, Mapping) and "num_speculative_tokens" in config:
         return settings, draft
-    return replace(settings, num_speculative_tokens=settings.num_speculative_tokens or METHODS["draft_model"]), draft
+    shape = getattr(draft, "tree", None)
+    length = settings.num_speculative_tokens or (METHODS["draft_model"] if shape is None else shape.depth)
+    return replace(settings, num_speculative_tokens=length), draft
 
 
 def check_vocabularies(target: LanguageModel, draft: LanguageModel) -> None:

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from draftproof.core.records import Selection
 from draftproof.core.rules import RULES
+from draftproof.core.tree import TreeShape
 from draftproof.errors import UsageError
 
 METHODS: dict[str, int] = {"draft_model": 4, "ngram": 10, "none": 0}
@@ -16,6 +18,9 @@ METHODS: dict[str, int] = {"draft_model": 4, "ngram": 10, "none": 0}
 REJECTION_RULES = {"standard": None, "strict": "match", "probabilistic": "token", "block": "block"}
 """vLLM's `rejection_sample_method` -> our rule; None: the drafter's natural one."""
 
+SIBLINGS = ("iid", "without_replacement", "top_k_plus_one")
+"""How the children of a node of a sampled tree may come about."""
+
 WITHOUT_MEANING = ("draft_tensor_parallel_size", "enforce_eager", "max_model_len")
 """vLLM keys that change nothing about what is generated here: accepted, and noted."""
 
@@ -23,6 +28,7 @@ _OF_METHOD = {
     "model": "draft_model",
     "revision": "draft_model",
     "draft_sample_method": "draft_model",
+    "tree_selection": "draft_model",
     "prompt_lookup_max": "ngram",
     "prompt_lookup_min": "ngram",
 }
@@ -35,7 +41,9 @@ class SpeculativeConfig:
     method: one of METHODS. model: hub id or folder of the draft model. num_speculative_tokens: draft length, 0 to switch off.
     prompt_lookup_max, prompt_lookup_min: suffix lengths looked up by `ngram`; one alone stands for both, as in vLLM.
     draft_sample_method: "probabilistic" samples the draft, "greedy" takes its best token. rule: a name in RULES, or None for
-    the drafter's natural one ("token" for sampled drafts, "match" for fixed ones)."""
+    the drafter's natural one ("token" for sampled drafts, "match" for fixed ones, "traversal" for sampled trees).
+    tree: a shape instead of a chain, children per level ("2,2,1") or parents ("-1,-1,0"); its depth is the draft length.
+    tree_selection: how sampled siblings come about, by default what the rule asks for, else "without_replacement"."""
 
     method: str = "none"
     model: str | None = None
@@ -46,6 +54,8 @@ class SpeculativeConfig:
     rejection_sample_method: str = "standard"
     revision: str | None = None
     rule: str | None = None
+    tree: Any = None
+    tree_selection: str | None = None
     notes: tuple[str, ...] = field(default=(), compare=False)
 
     @classmethod
@@ -69,8 +79,11 @@ class SpeculativeConfig:
     def __post_init__(self) -> None:
         if self.method not in METHODS:
             raise UsageError(f"method {self.method!r} is unknown; allowed: {', '.join(sorted(METHODS))}")
+        if self.tree is not None:
+            object.__setattr__(self, "tree", TreeShape.parse(self.tree).parents)
         if self.num_speculative_tokens == -1:
-            object.__setattr__(self, "num_speculative_tokens", METHODS[self.method])
+            length = METHODS[self.method] if self.shape is None else self.shape.depth
+            object.__setattr__(self, "num_speculative_tokens", length)
         _check_count("num_speculative_tokens", self.num_speculative_tokens, 0)
         for name in ("prompt_lookup_max", "prompt_lookup_min"):
             if getattr(self, name) is not None:
@@ -79,6 +92,8 @@ class SpeculativeConfig:
         _check_choice("rejection_sample_method", self.rejection_sample_method, tuple(REJECTION_RULES))
         if self.rule is not None:
             _check_choice("rule", self.rule, tuple(RULES))
+        if self.tree_selection is not None:
+            _check_choice("tree_selection", self.tree_selection, SIBLINGS)
         self._check_combination()
 
     def _check_combination(self) -> None:
@@ -90,6 +105,13 @@ class SpeculativeConfig:
                 raise UsageError(
                     f"speculative_config[{name!r}] is read by method {method!r} only; the method is {self.method!r}"
                 )
+        if self.shape is not None and self.num_speculative_tokens not in (0, self.shape.depth):
+            raise UsageError(
+                f"num_speculative_tokens is {self.num_speculative_tokens}, but the tree has {self.shape.depth} levels: "
+                "leave num_speculative_tokens out"
+            )
+        if self.tree_selection is not None and (self.shape is None or self.draft_sample_method == "greedy"):
+            raise UsageError('tree_selection is read for sampled trees: give "tree", and draft_sample_method "probabilistic"')
         implied = REJECTION_RULES[self.rejection_sample_method]
         if self.rule and implied and self.rule != implied:
             raise UsageError(
@@ -100,6 +122,21 @@ class SpeculativeConfig:
     def rule_name(self) -> str | None:
         """The rule asked for, by either key; None for the drafter's natural one."""
         return self.rule or REJECTION_RULES[self.rejection_sample_method]
+
+    @property
+    def shape(self) -> TreeShape | None:
+        """The shape of a draft; None for a chain of `num_speculative_tokens`."""
+        return None if self.tree is None else TreeShape(self.tree)
+
+    @property
+    def selection(self) -> Selection:
+        """How sampled siblings come about: as asked, else as the rule needs it."""
+        if self.shape is None:
+            return "iid"
+        if self.tree_selection is not None:
+            return self.tree_selection  # type: ignore[return-value]
+        wanted: dict[str | None, Selection] = {"k_seq": "iid", "greedy_k": "top_k_plus_one"}
+        return wanted.get(self.rule_name, "without_replacement")
 
     @property
     def lookup_range(self) -> tuple[int, int]:

@@ -9,10 +9,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
 from draftproof.core.chance import KeyedChance, stream_key
+from draftproof.core.coupled import CoupledChance
 from draftproof.core.params import SamplingParams
 from draftproof.core.pipeline import LawPipeline
 from draftproof.core.rules import RULES
 from draftproof.core.rules.protocol import Rule
+from draftproof.core.tree import MAX_NODES
 from draftproof.decode.config import SpeculativeConfig
 from draftproof.decode.generation import Generation
 from draftproof.decode.plain import PlainGeneration
@@ -166,7 +168,11 @@ class Decoder:
 
 
 class PlainDecoder(Decoder):
-    """The target alone."""
+    """The target alone. coupled: draw by position-keyed Gumbel noise, as the rule `gumbel` does, so that texts are the same."""
+
+    def __init__(self, target: LanguageModel, tokenizer: Any = None, *, coupled: bool = False) -> None:
+        super().__init__(target, tokenizer)
+        self.coupled = coupled
 
     def _generation(
         self, session: Session, ids: tuple[int, ...], params: SamplingParams, index: int, streams: bool
@@ -180,7 +186,7 @@ class PlainDecoder(Decoder):
             params=params,
             pipeline=self._pipeline(ids, params),
             stopper=self._stopper(ids, params, streams),
-            chance_at=partial(KeyedChance, stream_key(params.seed or 0, index)),
+            chance_at=_chance(self.coupled, params, index),
         )
 
 
@@ -232,8 +238,8 @@ class SpeculativeDecoder(Decoder):
 
     @property
     def plain(self) -> PlainDecoder:
-        """Plain decoding with the same target."""
-        return PlainDecoder(self.target, self.tokenizer)
+        """Plain decoding with the same target, and with the rule's own kind of draw."""
+        return PlainDecoder(self.target, self.tokenizer, coupled=is_coupled(self.rule))
 
     def _generation(
         self, session: Session, ids: tuple[int, ...], params: SamplingParams, index: int, streams: bool
@@ -250,10 +256,11 @@ class SpeculativeDecoder(Decoder):
             pipeline=self._pipeline(ids, params),
             stopper=self._stopper(ids, params, streams),
             rule=self.rule_for(params),
-            chance_at=partial(KeyedChance, stream_key(params.seed or 0, index)),
+            chance_at=_chance(is_coupled(self.rule), params, index),
             drafting=drafting.open(Request(ids, params, self._pipeline(ids, params), self.target, index)) if drafting else None,
             wants=drafting.wants if drafting else Generation.wants,
             num_speculative_tokens=length,
+            max_nodes=_node_cap(self.drafter),
         )
 
     def rule_for(self, params: SamplingParams) -> Rule:
@@ -265,7 +272,11 @@ class SpeculativeDecoder(Decoder):
             if params.num_speculative_tokens:
                 raise UsageError("num_speculative_tokens asks for drafts, but this decoder has no drafter (method 'none')")
             return 0
-        asked = params.num_speculative_tokens
+        asked, shape = params.num_speculative_tokens, getattr(self.drafter, "tree", None)
+        if asked is not None and shape is not None and asked > shape.depth:
+            raise UsageError(
+                f"num_speculative_tokens is {asked}, but the tree has {shape.depth} levels; allowed: 0 to {shape.depth}"
+            )
         return self.config.num_speculative_tokens if asked is None else asked
 
     def _statistics(self, rounds: Sequence[Round], params: SamplingParams) -> Statistics:
@@ -274,11 +285,38 @@ class SpeculativeDecoder(Decoder):
         return statistics(rounds, method=method, rule=rule.name, lossless=rule.lossless, notes=self.config.notes)
 
 
+def _node_cap(drafter: Drafter | None) -> int | None:
+    """Most nodes of one draft; None for chains, which the draft length bounds."""
+    if drafter is None or not drafter.trees:
+        return None
+    shape = getattr(drafter, "tree", None)
+    return MAX_NODES if shape is None else len(shape)
+
+
+def is_coupled(rule: Rule) -> bool:
+    """Whether `rule` asks for shared noise; a rule of the caller's that does not say so does not."""
+    return bool(getattr(rule, "coupled", False))
+
+
+def _chance(coupled: bool, params: SamplingParams, index: int) -> Callable[[int], KeyedChance]:
+    """Chance of the rounds of sample `index`, by the committed length at which they begin."""
+    return partial(CoupledChance if coupled else KeyedChance, stream_key(params.seed or 0, index))
+
+
+def _natural_rule(drafter: Drafter) -> str:
+    """For fixed drafts `match`, for sampled chains `token`, for sampled trees the rule that accepts the most of them."""
+    if "top_k_plus_one" in drafter.selections:
+        return "greedy_k" if drafter.selections <= RULES["greedy_k"].selections else "match"
+    if drafter.trees:
+        return "traversal" if {"iid", "without_replacement"} & drafter.selections else "match"
+    return "token" if {"iid", "without_replacement"} & drafter.selections else "match"
+
+
 def _fitting_rule(config: SpeculativeConfig, drafter: Drafter | None) -> Rule:
     """The rule asked for, or the drafter's natural one; UsageError when it cannot verify what the drafter builds."""
     if drafter is None:
         return RULES[config.rule_name or "match"]
-    name = config.rule_name or ("token" if "iid" in drafter.selections and not drafter.trees else "match")
+    name = config.rule_name or _natural_rule(drafter)
     rule = RULES[name]
     if not drafter.selections <= rule.selections:
         missing = ", ".join(sorted(drafter.selections - rule.selections))

@@ -94,7 +94,7 @@ class Generation:
             chance,
             depth=min(self.num_speculative_tokens, self.stopper.remaining - 1),
             vocab_size=self.session.model.vocab_size,
-            max_nodes=self.max_nodes,
+            max_nodes=self._node_budget(),
             policy=self.policy,
         )
         forward = 0.0
@@ -112,6 +112,13 @@ class Generation:
                 step = proposal.send(output)
         except StopIteration:
             return builder, forward
+
+    def _node_budget(self) -> int | None:
+        """Most nodes of a tree: as asked, and no more than the target's context holds in one pass."""
+        limit = self.session.model.max_length
+        if self.max_nodes is None or limit is None:
+            return self.max_nodes
+        return min(self.max_nodes, limit - len(self.context))
 
     def _check(self, draft: Draft) -> None:
         """A rule sees only drafts it is exact for; the decoder refuses such pairs earlier, by what the drafter declares."""

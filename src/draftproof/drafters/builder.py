@@ -1,7 +1,8 @@
 """`DraftBuilder`: the only way to add a token to a draft.
 
-`draw` samples and records the law it sampled from, so the law in the acceptance ratio is the law of the draw. `go_on` asks
-whether to draw before the token is known. Nothing can be removed, so a draft cannot be discarded after looking at it: both
+`draw` and `draw_children` sample and record the law they sampled from, so the law in the acceptance ratio is the law of the
+draw. `go_on` asks whether to draw before the token is known, and the number of children is given before the first of them.
+Nothing can be removed, so a draft cannot be discarded after looking at it: both
 conditions of exactness (independence and adaptedness, 2211.17192 appendix A) hold by construction.
 """
 
@@ -9,8 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from draftproof.core.chance import Chance, Purpose
+from array_api_compat import array_namespace
+
+from draftproof.core.chance import Chance
 from draftproof.core.records import ROOT, Array, Draft, Selection
+from draftproof.core.siblings import without
 from draftproof.errors import InvalidLogitsError, UsageError
 
 LengthPolicy = Callable[[Array | None, int], bool]
@@ -38,27 +42,45 @@ class DraftBuilder:
         self.notes: list[str] = []
 
     @property
+    def newest(self) -> int:
+        """The newest node; `ROOT` while there is none."""
+        return len(self._tokens) - 1
+
+    @property
+    def num_nodes(self) -> int:
+        return len(self._tokens)
+
+    def token(self, node: int) -> int:
+        return self._tokens[node]
+
+    def parent(self, node: int) -> int:
+        return self._parents[node]
+
+    def nodes_to(self, node: int) -> tuple[int, ...]:
+        """The nodes from the first level down to `node`; () for `ROOT`."""
+        nodes: list[int] = []
+        while node != ROOT:
+            nodes.append(node)
+            node = self._parents[node]
+        return tuple(reversed(nodes))
+
+    @property
     def room(self) -> int:
         """How many more tokens fit under the newest node."""
-        return self.room_under(len(self._tokens) - 1)
+        return self.room_under(self.newest)
 
     def room_under(self, node: int) -> int:
         """How many more levels fit under `node` (`ROOT`: all)."""
-        used = 0 if node == ROOT else self._depths[node]
-        return min(self._depth - used, self._max_nodes - len(self._tokens))
+        return min(self._depth - self._depth_of(node), self._max_nodes - len(self._tokens))
 
     def path(self, node: int | None = None) -> tuple[int, ...]:
         """The drafted tokens down to `node` (default: the newest)."""
-        node = len(self._tokens) - 1 if node is None else node
-        tokens: list[int] = []
-        while node != ROOT:
-            tokens.append(self._tokens[node])
-            node = self._parents[node]
-        return tuple(reversed(tokens))
+        return tuple(self._tokens[n] for n in self.nodes_to(self.newest if node is None else node))
 
-    def go_on(self, law: Array | None) -> bool:
-        """Whether to draw from `law` under the newest node: there is room and the length policy agrees."""
-        return self.room > 0 and (self._policy is None or self._policy(law, len(self._tokens)))
+    def go_on(self, law: Array | None, parent: int | None = None) -> bool:
+        """Whether to draw from `law` under `parent` (default: the newest node): there is room and the length policy agrees."""
+        parent = self.newest if parent is None else parent
+        return self.room_under(parent) > 0 and (self._policy is None or self._policy(law, self._depth_of(parent)))
 
     def draw(self, law: Array, parent: int | None = None) -> int:
         """Sample a child of `parent` (default: the newest node) from `law` [vocab], and record that law. Returns the token."""
@@ -66,9 +88,28 @@ class DraftBuilder:
         recorded = self._laws.setdefault(parent, law)
         if recorded is not law:
             raise UsageError("children of one node are drawn from one law; draw() was given two different ones")
-        token = int(self._chance.draw(law, Purpose.DRAFT, len(self._tokens)))
-        self._add(token, parent)
-        return token
+        return self._draw(law, parent)
+
+    def draw_children(self, law: Array, count: int, selection: Selection, parent: int | None = None) -> range:
+        """Sample up to `count` children of `parent` from `law` [vocab], recorded once. Returns their nodes, in draw order.
+
+        iid: independent draws. without_replacement: each drawn token leaves the law, which is renormalised. top_k_plus_one:
+        the count - 1 likeliest tokens, then one draw from the rest. Fewer come where the support or the draft's room ends."""
+        parent = self._place(parent, selection)
+        if selection == "fixed" or parent in self._laws:
+            raise UsageError("draw_children() draws all children of one node, once; guess() adds fixed ones")
+        self._laws[parent] = law
+        first = len(self._tokens)
+        fits = min(count, self._max_nodes - first)
+        taken = _likeliest(law, fits - 1) if selection == "top_k_plus_one" else []
+        for token in taken:
+            self._add(token, parent)
+        while len(self._tokens) - first < fits:
+            left = without(law, taken) if selection != "iid" else law
+            if taken and not bool((left > 0).any()):
+                break
+            taken = [*taken, self._draw(left, parent)]
+        return range(first, len(self._tokens))
 
     def guess(self, token: int, parent: int | None = None) -> int:
         """Add the constant `token` under `parent` (default: the newest node). Returns its node."""
@@ -92,7 +133,7 @@ class DraftBuilder:
         return Draft(tuple(self._tokens), tuple(self._parents), dict(self._laws), self._selection or "fixed")
 
     def _place(self, parent: int | None, selection: Selection) -> int:
-        parent = len(self._tokens) - 1 if parent is None else parent
+        parent = self.newest if parent is None else parent
         if not ROOT <= parent < len(self._tokens):
             raise UsageError(f"node {parent} is not in the draft; nodes go from {ROOT} to {len(self._tokens) - 1}")
         if self.room_under(parent) <= 0:
@@ -102,7 +143,23 @@ class DraftBuilder:
         self._selection = selection
         return parent
 
+    def _draw(self, law: Array, parent: int) -> int:
+        token = int(self._chance.draw_draft(law, len(self._tokens), self._depth_of(parent)))
+        self._add(token, parent)
+        return token
+
+    def _depth_of(self, node: int) -> int:
+        return 0 if node == ROOT else self._depths[node]
+
     def _add(self, token: int, parent: int) -> None:
-        self._depths.append(1 + (0 if parent == ROOT else self._depths[parent]))
+        self._depths.append(1 + self._depth_of(parent))
         self._tokens.append(token)
         self._parents.append(parent)
+
+
+def _likeliest(law: Array, count: int) -> list[int]:
+    """The `count` likeliest tokens of `law` [vocab] that have mass, the likeliest first, the lowest id among equals."""
+    xp = array_namespace(law)
+    order = xp.argsort(law, descending=True, stable=True)[:count]
+    masses = law[order].tolist() if count > 0 else []
+    return [int(token) for token, mass in zip(order.tolist(), masses, strict=False) if mass > 0]

@@ -1,8 +1,11 @@
-"""`draft_model`: a smaller language model proposes a chain (2211.17192).
+"""`draft_model`: a smaller language model proposes a chain (2211.17192) or a tree of fixed shape.
 
-With `draft_sample_method="probabilistic"` each draft is sampled from the draft's own law, processed by the very parameters
-that make the target's; with `"greedy"` its most likely token is a fixed guess. The draft's session trails the context: it is
-rolled back to what the target accepted and reads the rest with its next step, the last drafted token included.
+With `draft_sample_method="probabilistic"` drafts are sampled from the draft's own law, processed by the very parameters that
+make the target's; with `"greedy"` its most likely tokens are fixed guesses. The draft's session trails the context: it is
+rolled back to what the target accepted and reads the rest with its next step.
+
+A tree is drafted level by level, all siblings of a level in one pass. A session's tree pass has to be settled before the next,
+so each level's pass reads the levels above it again: few tokens, and one pass a level as for a chain.
 """
 
 from __future__ import annotations
@@ -10,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Generator, Hashable, Sequence
 from typing import Literal
 
-from draftproof.core.records import Array, Observation, Selection
+from draftproof.core.records import ROOT, Array, Observation, Selection
+from draftproof.core.tree import TreeShape
 from draftproof.drafters.builder import DraftBuilder
 from draftproof.drafters.protocol import Request, Wants
 from draftproof.errors import InvalidLogitsError, UsageError
@@ -21,18 +25,28 @@ DraftSampleMethod = Literal["probabilistic", "greedy"]
 
 
 class DraftModel:
-    """model: the draft model, over the target's tokens (its padded output layer may differ in size)."""
+    """model: the draft model, over the target's tokens (its padded output layer may differ in size). tree: the shape of its
+    drafts, None for a chain of the draft length. selection: how siblings come about when they are sampled."""
 
     name = "draft_model"
-    trees = False
     wants = Wants()
 
-    def __init__(self, model: LanguageModel, draft_sample_method: DraftSampleMethod = "probabilistic") -> None:
+    def __init__(
+        self,
+        model: LanguageModel,
+        draft_sample_method: DraftSampleMethod = "probabilistic",
+        *,
+        tree: TreeShape | None = None,
+        selection: Selection = "iid",
+    ) -> None:
         if draft_sample_method not in ("probabilistic", "greedy"):
             raise UsageError(f"draft_sample_method {draft_sample_method!r} is unknown; allowed: probabilistic, greedy")
-        self.model, self.draft_sample_method = model, draft_sample_method
-        kinds: dict[str, frozenset[Selection]] = {"greedy": frozenset({"fixed"}), "probabilistic": frozenset({"iid", "fixed"})}
-        self.selections = kinds[draft_sample_method]
+        if tree is not None and not tree.is_chain and not model.supports_trees:
+            raise UsageError(f"{model.name} cannot read a tree in one pass; give it a chain")
+        self.model, self.draft_sample_method, self.tree, self.selection = model, draft_sample_method, tree, selection
+        self.trees = tree is not None and not tree.is_chain
+        greedy = draft_sample_method == "greedy"
+        self.selections: frozenset[Selection] = frozenset({"fixed"} if greedy else {selection, "fixed"})
 
     def open(self, request: Request) -> DraftModelSession:
         return DraftModelSession(self, request)
@@ -42,49 +56,105 @@ class DraftModelSession:
     """The draft model's reading of one request."""
 
     def __init__(self, drafter: DraftModel, request: Request) -> None:
-        self._greedy = drafter.draft_sample_method == "greedy"
+        self._greedy = drafter.draft_sample_method == "greedy" or request.laws.greedy
+        self._tree, self._selection = drafter.tree if drafter.trees else None, drafter.selection
         self._laws, self._vocab_size = request.laws, request.target.vocab_size
         self._model, self._session = drafter.model, drafter.model.open()
         self._num_input_ids: int = getattr(drafter.model, "num_input_ids", drafter.model.vocab_size)
+        self._read: tuple[tuple[int, int], ...] = ()
 
     def propose(self, context: Sequence[int], draft: DraftBuilder) -> Generator[Step, Output, None]:
-        if not self._fits(context):
+        if not self._fits(len(context)):
             draft.note(f"prompt and text outgrew the draft model's {self._model.max_length} tokens: decoding plainly")
             return
-        unread: Sequence[int] = context[self._session.length :]
+        unread = context[self._session.length :]
         if max(unread) >= self._num_input_ids:
             draft.note(f"token {max(unread)} is none of the draft model's {self._num_input_ids} input ids: decoding plainly")
             return
-        while draft.room > 0 and self._fits((*context, *draft.path())):
-            output = yield Step(self._session, tuple(unread), rows=(len(unread) - 1,))
-            logits = align_logits(output.logits[0], self._vocab_size)
-            try:
-                token = self._next(logits, context, draft)
-            except InvalidLogitsError as error:
-                draft.invalid_law(error)
-                return
-            if token is None or token >= self._num_input_ids:
-                return
-            unread = (token,)
+        try:
+            yield from self._propose_chain(context, draft) if self._tree is None else self._propose_tree(context, draft)
+        except InvalidLogitsError as error:
+            draft.invalid_law(error)
 
-    def _next(self, logits: Array, context: Sequence[int], draft: DraftBuilder) -> int | None:
-        """Add one token; None when the length policy says stop. At temperature 0 the draw is the arg max: no law is needed."""
-        path = draft.path()
+    def _propose_chain(self, context: Sequence[int], draft: DraftBuilder) -> Generator[Step, Output, None]:
+        unread: Sequence[int] = context[self._session.length :]
+        while draft.room > 0 and self._fits(len(context) + len(draft.path())):
+            output = yield Step(self._session, tuple(unread), rows=(len(unread) - 1,))
+            node = draft.newest
+            added = self._grow(output.logits[0], context, draft, node, 1)
+            if not added or draft.path()[-1] >= self._num_input_ids:
+                return
+            unread = draft.path()[-1:]
+
+    def _propose_tree(self, context: Sequence[int], draft: DraftBuilder) -> Generator[Step, Output, None]:
+        """`placed`: node of the shape -> node of the draft; they differ once a node has fewer children than the shape gives."""
+        assert self._tree is not None
+        unread = tuple(context[self._session.length :])
+        output = yield Step(self._session, unread, rows=(len(unread) - 1,))
+        placed = {ROOT: ROOT}
+        level, row_of = [ROOT], {ROOT: 0}
+        while level:
+            below: list[int] = []
+            for parent in level:
+                children = self._tree.children.get(parent, ())
+                node = placed[parent]
+                if children and draft.room_under(node) > 0:
+                    nodes = self._grow(output.logits[row_of[parent]], context, draft, node, len(children))
+                    placed.update(zip(children, nodes, strict=False))
+                    below += children[: len(nodes)]
+            level = [node for node in below if node in self._tree.children and self._reads(draft, placed[node])]
+            if not level or draft.room_under(placed[level[0]]) <= 0 or not self._fits(len(context) + draft.num_nodes):
+                return
+            output = yield self._tree_step(len(context), draft, [placed[node] for node in level])
+            row_of = {node: row for row, node in enumerate(level)}
+
+    def _tree_step(self, length: int, draft: DraftBuilder, wanted: Sequence[int]) -> Step:
+        """One pass over `wanted` nodes and those above them, from a session that has read the context."""
+        self._session.rollback(length)
+        above = sorted({node for last in wanted for node in draft.nodes_to(last)})
+        index = {node: i for i, node in enumerate(above)} | {ROOT: ROOT}
+        self._read = tuple((draft.token(node), index[draft.parent(node)]) for node in above)
+        tokens, parents = zip(*self._read, strict=True)
+        return Step(self._session, tokens, parents, rows=tuple(index[node] for node in wanted))
+
+    def _reads(self, draft: DraftBuilder, node: int) -> bool:
+        return draft.token(node) < self._num_input_ids
+
+    def _grow(self, logits: Array, context: Sequence[int], draft: DraftBuilder, parent: int, count: int) -> Sequence[int]:
+        """Add up to `count` children under `parent`; the new nodes, none when the length policy says stop. At temperature 0 the
+        draws are the best tokens: no law is needed."""
+        logits, path = align_logits(logits, self._vocab_size), draft.path(parent)
         law = None if self._laws.greedy else self._laws.law(logits, context, path)
         self._laws.check()
-        if not draft.go_on(law):
-            return None
+        if not draft.go_on(law, parent):
+            return ()
         if law is not None and not self._greedy:
-            return draft.draw(law)
-        token = self._laws.greedy_tokens(logits[None, :], context, [path])[0]
-        draft.guess(token)
-        return token
+            return draft.draw_children(law, count, self._selection, parent)
+        best = (
+            self._laws.greedy_tokens(logits[None, :], context, [path])
+            if count == 1
+            else self._laws.best_tokens(logits, context, path, count)
+        )
+        return [draft.guess(token, parent) for token in best]
 
-    def _fits(self, tokens: Sequence[int]) -> bool:
-        return self._model.max_length is None or len(tokens) <= self._model.max_length
+    def _fits(self, length: int) -> bool:
+        return self._model.max_length is None or length <= self._model.max_length
 
     def observe(self, seen: Observation) -> None:
+        if self._read and seen.round is not None:
+            self._session.keep(self._accepted(seen.tokens[seen.round.start - seen.start :]))
+            self._read = ()
         self._session.rollback(min(self._session.length, seen.start + len(seen.tokens)))
+
+    def _accepted(self, path: Sequence[int]) -> list[int]:
+        """Indices, in the last tree pass, of the accepted tokens `path`, as far as that pass read them."""
+        indices: list[int] = []
+        for token in path:
+            wanted = (token, indices[-1] if indices else ROOT)
+            if wanted not in self._read:
+                break
+            indices.append(self._read.index(wanted))
+        return indices
 
     def state_key(self) -> Hashable:
         return tuple(self._session.tokens)

@@ -2,74 +2,119 @@
 
 From `prompt_lookup_max` down to `prompt_lookup_min` tokens, the longest suffix of the context with an earlier occurrence wins;
 among its occurrences the most recent one. The copy runs on into the draft itself, so a period goes on repeating; it ends at the
-draft length and before a token the parameters forbid. (apoorvumang/prompt-lookup-decoding; vLLM's method of the same name.)
+draft length and before a token the parameters forbid. With a `tree`, further matches (the next latest, then shorter suffixes)
+are merged into a trie of that shape. (apoorvumang/prompt-lookup-decoding; vLLM's method of the same name.)
 Drafts are fixed guesses: any choice is exact.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from itertools import islice
 
-from draftproof.core.records import Observation, Selection
+from draftproof.core.records import ROOT, Observation, Selection
+from draftproof.core.tree import TreeShape
 from draftproof.drafters.builder import DraftBuilder
 from draftproof.drafters.protocol import Request, Wants
 from draftproof.errors import UsageError
 
 
 class NGram:
-    """prompt_lookup_max, prompt_lookup_min: longest and shortest suffix looked up, in tokens; vLLM's keys."""
+    """prompt_lookup_max, prompt_lookup_min: longest and shortest suffix looked up, in tokens; vLLM's keys. tree: the shape that
+    several matches are merged into, None for a chain of one."""
 
     name = "ngram"
     selections: frozenset[Selection] = frozenset({"fixed"})
-    trees = False
     wants = Wants()
 
-    def __init__(self, prompt_lookup_max: int = 3, prompt_lookup_min: int = 1) -> None:
+    def __init__(self, prompt_lookup_max: int = 3, prompt_lookup_min: int = 1, *, tree: TreeShape | None = None) -> None:
         if not 1 <= prompt_lookup_min <= prompt_lookup_max:
             raise UsageError(
                 "prompt_lookup_min and prompt_lookup_max must satisfy 1 <= min <= max; "
                 f"got min {prompt_lookup_min} and max {prompt_lookup_max}"
             )
-        self.longest, self.shortest = prompt_lookup_max, prompt_lookup_min
+        self.longest, self.shortest, self.tree = prompt_lookup_max, prompt_lookup_min, tree
+        self.trees = tree is not None and not tree.is_chain
 
     def open(self, request: Request) -> NGramSession:
         return NGramSession(self, request)
 
 
 class NGramSession:
-    """An index of one request: for each n-gram, the position after its latest occurrence. Grows with the context."""
+    """An index of one request: for each n-gram, the positions after its occurrences. Grows with the context."""
 
     def __init__(self, drafter: NGram, request: Request) -> None:
         self._longest, self._shortest, self._laws = drafter.longest, drafter.shortest, request.laws
-        self._after: dict[tuple[int, ...], int] = {}
+        self._tree = drafter.tree if drafter.trees else None
+        self._after: dict[tuple[int, ...], list[int]] = {}
         self._indexed = 0
 
     def propose(self, context: Sequence[int], draft: DraftBuilder) -> None:
         self._index(context)
-        source = self._lookup(context)
-        if source is None:
+        sources = self._lookup(context)
+        if self._tree is None:
+            for source in islice(sources, 1):
+                self._copy(source, context, draft)
             return
+        free = {parent: list(children) for parent, children in self._tree.children.items()}
+        placed = {ROOT: ROOT}
+        known: dict[tuple[int, int], int] = {}
+        for source in islice(sources, 4 * len(self._tree)):
+            self._merge(source, context, draft, free, placed, known)
+
+    def _copy(self, source: int, context: Sequence[int], draft: DraftBuilder) -> None:
+        """A chain of what follows the match at `source`."""
         while draft.room > 0:
-            path = draft.path()
-            token = context[source] if source < len(context) else path[source - len(context)]
-            if self._laws.forbids(token, context, path):
+            token = self._token(source, context, draft.path())
+            if self._laws.forbids(token, context, draft.path()):
                 return
             draft.guess(token)
             source += 1
 
-    def _lookup(self, context: Sequence[int]) -> int | None:
-        """Where the best match continues."""
+    def _merge(
+        self,
+        source: int,
+        context: Sequence[int],
+        draft: DraftBuilder,
+        free: dict[int, list[int]],
+        placed: dict[int, int],
+        known: dict[tuple[int, int], int],
+    ) -> None:
+        """Walk down the trie along what follows the match at `source`, adding a node where the shape has one left.
+
+        free: node of the shape -> its children not yet used. placed: node of the draft -> of the shape. known: (node, token) ->
+        the child that proposes it."""
+        node = ROOT
+        while True:
+            path = draft.path(node)
+            token = self._token(source, context, path)
+            if (node, token) not in known:
+                left = free.get(placed[node], [])
+                if not left or draft.room_under(node) <= 0 or self._laws.forbids(token, context, path):
+                    return
+                known[node, token] = draft.guess(token, node)
+                placed[known[node, token]] = left.pop(0)
+            node = known[node, token]
+            source += 1
+
+    @staticmethod
+    def _token(source: int, context: Sequence[int], path: tuple[int, ...]) -> int:
+        return context[source] if source < len(context) else path[source - len(context)]
+
+    def _lookup(self, context: Sequence[int]) -> Iterator[int]:
+        """Where matches continue: the longest suffix first, of one length the latest occurrence first; each place once."""
+        seen: set[int] = set()
         for n in range(min(self._longest, len(context) - 1), self._shortest - 1, -1):
-            after = self._after.get(tuple(context[-n:]))
-            if after is not None:
-                return after
-        return None
+            for after in reversed(self._after.get(tuple(context[-n:]), ())):
+                if after not in seen:
+                    seen.add(after)
+                    yield after
 
     def _index(self, context: Sequence[int]) -> None:
         """Enter the n-grams that end before the last token, so that the suffix never matches itself."""
         for end in range(self._indexed + 1, len(context)):
             for n in range(self._shortest, min(self._longest, end) + 1):
-                self._after[tuple(context[end - n : end])] = end
+                self._after.setdefault(tuple(context[end - n : end]), []).append(end)
         self._indexed = max(self._indexed, len(context) - 1)
 
     def observe(self, seen: Observation) -> None:

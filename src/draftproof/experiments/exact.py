@@ -69,6 +69,9 @@ class QuickChance:
                     break
         return last
 
+    def draw_draft(self, law: Array, node: int, depth: int) -> Scalar:
+        return self.draw(law, Purpose.DRAFT, node)
+
     def draw_target(self, law: Array, depth: int) -> Scalar:
         return self.draw(law, Purpose.TARGET, depth)
 

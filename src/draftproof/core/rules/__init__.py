@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from draftproof.core.rules.block import Block
+from draftproof.core.rules.greedy_k import GreedyK
+from draftproof.core.rules.gumbel import Gumbel
+from draftproof.core.rules.k_seq import KSeq
 from draftproof.core.rules.match import Match
 from draftproof.core.rules.protocol import Rule
+from draftproof.core.rules.rrs import RecursiveRejection
 from draftproof.core.rules.token import Token
+from draftproof.core.rules.traversal import Traversal
+from draftproof.core.rules.typical import Typical
 from draftproof.errors import UsageError
 
-RULES: dict[str, Rule] = {rule.name: rule for rule in (Match(), Token(), Block())}
+LOSSLESS: dict[str, Rule] = {
+    rule.name: rule for rule in (Match(), Token(), Block(), RecursiveRejection(), GreedyK(), KSeq(), Traversal(), Gumbel())
+}
+"""The rules that leave the target's law as it is; what the proof table runs over."""
+
+RULES: dict[str, Rule] = LOSSLESS | {"typical": Typical()}
+"""Every rule by the name one asks for it; a lossy one's own name says that it is."""
 
 
 def rule_by_name(name: str) -> Rule:

@@ -18,6 +18,7 @@ class Block:
     name = "block"
     lossless = True
     trees = False
+    coupled = False
     selections: frozenset[Selection] = frozenset({"fixed", "iid", "without_replacement"})
 
     def verify(self, draft: Draft, target_laws: TargetLaws, chance: Chance) -> Verdict:

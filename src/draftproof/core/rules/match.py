@@ -9,21 +9,17 @@ position, so the text for a seed is plain decoding's whatever the drafter. Does 
 from __future__ import annotations
 
 from draftproof.core.chance import Chance
-from draftproof.core.records import ROOT, Draft, Selection, Verdict
+from draftproof.core.records import Draft, Selection, Verdict
 from draftproof.core.rules.protocol import TargetLaws
+from draftproof.core.siblings import follow_target
 
 
 class Match:
     name = "match"
     lossless = True
     trees = True
+    coupled = False
     selections: frozenset[Selection] = frozenset({"fixed", "iid", "without_replacement", "top_k_plus_one"})
 
     def verify(self, draft: Draft, target_laws: TargetLaws, chance: Chance) -> Verdict:
-        path: list[int] = []
-        while True:
-            token = int(target_laws.draw(path[-1] if path else ROOT, chance))
-            child = draft.child(path[-1] if path else ROOT, token)
-            if child is None:
-                return Verdict(tuple(path), token)
-            path.append(child)
+        return follow_target(draft, target_laws, chance)

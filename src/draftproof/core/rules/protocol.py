@@ -27,13 +27,14 @@ class TargetLaws(Protocol):
 
 
 class Rule(Protocol):
-    """name: as in `--rule`. lossless: the output law is the target's. selections: kinds of draft it may verify. trees: whether
-    it takes drafts that branch."""
+    """name: as reports show it. lossless: the output law is the target's. selections: kinds of draft it may verify. trees:
+    whether it takes drafts that branch. coupled: whether drafter and target must draw with shared noise (`CoupledChance`)."""
 
     name: str
     lossless: bool
     selections: frozenset[Selection]
     trees: bool
+    coupled: bool
 
     def verify(self, draft: Draft, target_laws: TargetLaws, chance: Chance) -> Verdict:
         """Decide one draft. The verdict's path starts at a first-level node; its token follows the last accepted one."""

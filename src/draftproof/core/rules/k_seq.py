@@ -1,0 +1,83 @@
+"""`k_seq`: k i.i.d. siblings, each accepted with min(1, P/(rho Q)), one rho for all (SpecTr, 2310.15141).
+
+With beta(rho) = sum min(Q, P/rho), the accepted mass of x is min(Q, P/rho)(x) (1 - (1 - beta)^k)/beta, which is at most P(x)
+exactly when 1 - (1 - beta)^k <= rho beta. rho* in [1, k] is the least such rho; bisection keeps the upper end, so the rule
+stays exact to rounding whatever the number of steps. All rejected: the token is drawn from P less the accepted mass. Accepts
+1 - (1 - beta)^k, at least (1 - 1/e) of the best any rule can do with k i.i.d. drafts; best where laws are flat. rho = 1 is
+biased. For fixed candidates the token is drawn from P and looked up.
+"""
+
+from __future__ import annotations
+
+from array_api_compat import array_namespace
+
+from draftproof.core.chance import Chance, Purpose
+from draftproof.core.records import ROOT, Array, Draft, Selection, Verdict
+from draftproof.core.rules.protocol import TargetLaws
+
+
+class KSeq:
+    name = "k_seq"
+    lossless = True
+    trees = True
+    coupled = False
+    selections: frozenset[Selection] = frozenset({"fixed", "iid"})
+
+    def verify(self, draft: Draft, target_laws: TargetLaws, chance: Chance) -> Verdict:
+        if not draft.tokens:
+            return Verdict((), int(target_laws.draw(ROOT, chance)))
+        path: list[int] = []
+        while True:
+            accepted, token = self._choose(path[-1] if path else ROOT, draft, target_laws, chance)
+            if accepted is None:
+                return Verdict(tuple(path), token)
+            path.append(accepted)
+
+    def _choose(self, node: int, draft: Draft, target_laws: TargetLaws, chance: Chance) -> tuple[int | None, int]:
+        """The child of `node` that is accepted (None: none) and the token emitted after `node`."""
+        law = target_laws.row(node)
+        children = draft.children.get(node, ())
+        if not children or draft.selection == "fixed":
+            token = int(chance.draw(law, Purpose.REPLACEMENT, node + 1))
+            return draft.child(node, token), token
+        xp = array_namespace(law)
+        target, drafted = xp.astype(law, xp.float64), xp.astype(draft.laws[node], xp.float64)
+        rho = division_factor(target, drafted, len(children))
+        for child in children:
+            token = draft.tokens[child]
+            if chance.bernoulli(float(target[token] / (rho * drafted[token])), Purpose.ACCEPT, child):
+                return child, token
+        left = rejected_mass(target, drafted, rho, len(children))
+        return None, int(chance.draw(left, Purpose.REPLACEMENT, node + 1))
+
+
+def division_factor(target: Array, drafted: Array, k: int) -> float:
+    """rho*: the least rho in [1, k] with 1 - (1 - beta)^k <= rho beta, from above, to 1e-15 of k; laws [vocab] in float64."""
+    low, high = 1.0, float(k)
+    if _fits(target, drafted, low, k):
+        return low
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        if _fits(target, drafted, middle, k):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def rejected_mass(target: Array, drafted: Array, rho: float, k: int) -> Array:
+    """What the accepted siblings leave of `target` [vocab], not normalised; `target` where rounding left no mass."""
+    xp = array_namespace(target)
+    common = xp.minimum(drafted, target / rho)
+    beta = float(xp.sum(common))
+    if beta == 0.0:
+        return target
+    left = target - common * ((1.0 - (1.0 - beta) ** k) / beta)
+    left = xp.where(left > 0, left, xp.zeros_like(left))
+    return xp.where(xp.sum(left) > 0, left, target)
+
+
+def _fits(target: Array, drafted: Array, rho: float, k: int) -> bool:
+    xp = array_namespace(target)
+    beta = float(xp.sum(xp.minimum(drafted, target / rho)))
+    return 1.0 - (1.0 - beta) ** k <= rho * beta
