@@ -193,8 +193,11 @@ def whole_text(decoder: Any, prompt: str, max_tokens: int, temperature: float, s
 
 
 def ids_of(input_ids: Any) -> list[int]:
-    """Token ids from a tensor or list [L] or [1, L]."""
-    return [int(token) for token in np.asarray(input_ids).reshape(-1)]
+    """Token ids from a tensor on any device, or a list: [L] or [1, L]; UsageError for several texts."""
+    ids = np.asarray(input_ids.tolist() if hasattr(input_ids, "tolist") else input_ids)
+    if ids.ndim == 0 or ids.ndim > 2 or (ids.ndim == 2 and len(ids) != 1):
+        raise UsageError(f"input_ids has shape {list(ids.shape)}; allowed: [L] or [1, L], one text at a time")
+    return [int(token) for token in ids.reshape(-1)]
 
 
 def up_to_end(tokens: Sequence[int], end_tokens: Sequence[int]) -> list[int]:

@@ -224,6 +224,8 @@ def test_what_does_not_belong_together_is_refused() -> None:
     ):
         with pytest.raises(UsageError, match=sentence):
             two_models.speculative_generate(decoder, "w0", **options)
+    with pytest.raises(UsageError, match=r"input_ids has shape \[2, 3\]"):
+        decoder.draft_tokens(torch.zeros(2, 3, dtype=torch.long), 2)
     with pytest.raises(UsageError, match="empty"):
         two_models.speculative_generate(decoder, "")
     pair = HFModel(llama(seed=3), word_tokenizer(swapped={3: 5, 5: 3})), HFModel(llama(), word_tokenizer())
