@@ -11,6 +11,7 @@ import pytest
 from transformers import PreTrainedTokenizerFast
 
 from draftproof.cli import main as cli
+from draftproof.errors import UsageError
 
 Refused = Callable[..., str]
 
@@ -186,3 +187,23 @@ def test_pull_without_an_index_in_reach(monkeypatch: pytest.MonkeyPatch, capsys:
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "is a package index in reach?" in captured.err.splitlines()[-1]
+
+
+def test_zero_is_a_value_and_not_an_absent_flag():
+    """0 equals False: --temperature 0, --seed 0 and --n 0 were taken for flags nobody gave."""
+    from draftproof.cli.options import _SAMPLING_FIELDS, sampling_overrides
+
+    flags = dict.fromkeys((*_SAMPLING_FIELDS, "logit_bias", "no_skip_special_tokens"))
+    given = sampling_overrides(flags | {"temperature": 0.0, "seed": 0, "max_tokens": 5})
+    assert (given["temperature"], given["seed"]) == (0.0, 0)
+    for name, value in {"n": 0, "max_tokens": 0, "top_p": 0.0, "repetition_penalty": 0.0}.items():
+        with pytest.raises(UsageError, match=name):
+            sampling_overrides(flags | {name: value})
+
+
+def test_a_token_biased_twice_is_refused():
+    from draftproof.cli.options import _SAMPLING_FIELDS, sampling_overrides
+
+    flags = dict.fromkeys((*_SAMPLING_FIELDS, "logit_bias", "no_skip_special_tokens"))
+    with pytest.raises(UsageError, match="twice"):
+        sampling_overrides(flags | {"logit_bias": '{"1": 2, "01": -9}'})

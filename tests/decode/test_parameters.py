@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from draftproof import SamplingParams, SpeculativeDecoder, TableModel
+from draftproof.audit.drafting import PlannedDrafter
 from sampling import assert_same_law, exact_law
 from tiny import llama
 
@@ -161,3 +162,37 @@ def broken_after(token: int, kind: str) -> TableModel:
         return np.eye(16)[(prefix[-1] + 1) % 16]
 
     return TableModel(law, vocab_size=16)
+
+
+@pytest.mark.parametrize("rule", ["match", "token", "block"])
+@pytest.mark.parametrize("temperature", [0, 1])
+def test_a_dead_end_behind_a_rejected_draft_is_no_error(rule, temperature):
+    """A row the text never reaches may allow no token at all: after 2 comes 3, which is banned, and 2 itself never comes."""
+    rows = [[0.5, 0.5, 0, 0], [0.5, 0.5, 0, 0], [0, 0, 0, 1.0], [0.5, 0.5, 0, 0]]
+    guess = PlannedDrafter("always 2", lambda context, path: 2)
+    made = SpeculativeDecoder(guess, TableModel(rows), speculative_config={"num_speculative_tokens": 3, "rule": rule})
+    params = SamplingParams(max_tokens=12, seed=3, temperature=temperature, suppress_tokens=[3])
+    result = made.generate([0], params)
+    assert len(result.token_ids) == 12
+    assert set(result.token_ids) <= {0, 1}
+    if rule == "match" or temperature == 0:
+        assert result.token_ids == made.plain.generate([0], params).token_ids
+
+
+@pytest.mark.parametrize("rule", ["match", "token", "block"])
+def test_a_processor_that_knows_no_way_on_is_asked_in_vain_only_where_the_text_goes(rule):
+    def even_then_odd(input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        tokens = input_ids[0].tolist()
+        if any(token % 2 != place % 2 for place, token in enumerate(tokens)):
+            raise KeyError(tokens[-1])
+        scores = scores.clone()
+        scores[:, (len(tokens) + 1) % 2 :: 2] = -float("inf")
+        return scores
+
+    module = llama(torch.float64)
+    guess = PlannedDrafter("wrong parity", lambda context, path: (len(context) + len(path) + 1) % 2 + 2)
+    made = SpeculativeDecoder(guess, module, speculative_config={"num_speculative_tokens": 3, "rule": rule})
+    for temperature in (0, 1):
+        params = SamplingParams(max_tokens=10, seed=1, temperature=temperature, logits_processors=[even_then_odd])
+        tokens = made.generate([0, 1], params).token_ids
+        assert [token % 2 for token in tokens] == [place % 2 for place in range(10)]

@@ -174,7 +174,37 @@ def test_the_builder_records_the_law_it_drew_from():
     token = draft.draw(law)
     built = draft.build()
     assert built == Draft((token,), (-1,), selection="iid")
-    assert built.laws[-1] is law
+    np.testing.assert_array_equal(built.laws[-1], law)
+
+
+def test_the_recorded_law_is_a_copy_that_sums_to_one():
+    """A truncated law that was not renormalised, and a buffer that is used again, would change the law in the ratio."""
+    import numpy as np
+
+    buffer = np.array([0.6, 0.2, 0, 0, 0, 0, 0, 0])
+    draft = builder()
+    draft.draw(buffer)
+    buffer[:] = buffer[::-1].copy()
+    draft.draw(buffer)
+    laws = draft.build().laws
+    np.testing.assert_allclose(laws[-1], [0.75, 0.25, 0, 0, 0, 0, 0, 0])
+    np.testing.assert_allclose(laws[0], [0, 0, 0, 0, 0, 0, 0.25, 0.75])
+
+
+def test_what_is_no_law_is_refused():
+    import numpy as np
+
+    for law, said in (
+        (np.full(8, np.nan), "NaN"),
+        (np.array([-0.5, 1.0, 0.5, 0, 0, 0, 0, 0]), "negative"),
+        (np.zeros(8), "no mass"),
+        (np.full(7, 1 / 7), r"shape \[7\]"),
+        ([0.125] * 8, "shape list"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            builder().draw(law)
+    with pytest.raises(UsageError, match="1.7"):
+        builder().guess(1.7)
 
 
 def test_the_builder_takes_nothing_back_and_mixes_nothing():

@@ -111,7 +111,7 @@ def sampling_overrides(flags: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of `SamplingParams` that the flags set. UsageError for a value that is impossible, before any model loads."""
     from draftproof.core.params import SamplingParams
 
-    given = {name: flags[name] for name in _SAMPLING_FIELDS if flags[name] not in (None, False, [], ())}
+    given = {name: flags[name] for name in _SAMPLING_FIELDS if not _unset(flags[name])}
     if flags["logit_bias"] is not None:
         given["logit_bias"] = _biases(parse_json("--logit-bias", flags["logit_bias"]))
     if flags["no_skip_special_tokens"]:
@@ -119,6 +119,11 @@ def sampling_overrides(flags: Mapping[str, Any]) -> dict[str, Any]:
     given.setdefault("max_tokens", max(DEFAULT_MAX_TOKENS, given.get("min_tokens", 0)))
     SamplingParams.from_dict(given)
     return given
+
+
+def _unset(value: Any) -> bool:
+    """Whether a flag was left out: 0 is a value, an absent switch or an empty list is none."""
+    return value is None or value is False or value in ([], ())
 
 
 def check_effect(overrides: Mapping[str, Any], params: Any) -> None:
@@ -190,6 +195,8 @@ def parse_json(flag: str, text: str) -> dict[str, Any]:
     """The JSON object a flag holds."""
     try:
         value = json.loads(text)
+    except RecursionError as error:
+        raise UsageError(f"{flag} is nested too deeply; it looks like '{{\"key\": value}}'") from error
     except ValueError as error:
         raise UsageError(
             f"{flag} is not JSON ({error}); it looks like '{{\"key\": value}}', in single quotes for the shell"
@@ -201,9 +208,12 @@ def parse_json(flag: str, text: str) -> dict[str, Any]:
 
 def _biases(values: Mapping[str, Any]) -> dict[int, Any]:
     try:
-        return {int(token): bias for token, bias in values.items()}
+        biases = {int(token): bias for token, bias in values.items()}
     except ValueError as error:
         raise UsageError(f"--logit-bias has a key that is no token id: {error}") from error
+    if len(biases) < len(values):
+        raise UsageError(f"--logit-bias names a token twice: {', '.join(values)}")
+    return biases
 
 
 def spelled(name: str) -> str:

@@ -62,6 +62,8 @@ class SpeculativeConfig:
     def from_dict(cls, config: Mapping[str, Any] | None) -> SpeculativeConfig:
         """Check a mapping in vLLM's form. UsageError: an unknown key (with the nearest valid one), a value out of range, a key
         that the method would not read."""
+        if config is not None and not isinstance(config, Mapping):
+            raise UsageError(f'speculative_config is {config!r}; it is a mapping like {{"method": "ngram"}}')
         given = dict(config or {})
         notes = tuple(
             f"speculative_config[{key!r}] means nothing here" for key in WITHOUT_MEANING if given.pop(key, None) is not None
@@ -77,7 +79,7 @@ class SpeculativeConfig:
         return cls(**given, notes=notes)
 
     def __post_init__(self) -> None:
-        if self.method not in METHODS:
+        if not isinstance(self.method, str) or self.method not in METHODS:
             raise UsageError(f"method {self.method!r} is unknown; allowed: {', '.join(sorted(METHODS))}")
         if self.tree is not None:
             object.__setattr__(self, "tree", TreeShape.parse(self.tree).parents)
@@ -150,6 +152,8 @@ class SpeculativeConfig:
 def _implied_method(given: Mapping[str, Any]) -> str:
     """vLLM allows {"model": "ngram"} and a bare draft model."""
     model = given.get("model")
+    if model is not None and not isinstance(model, str):
+        raise UsageError(f'speculative_config["model"] is {model!r}; it is the name or folder of a draft model')
     if model in METHODS:
         raise UsageError(f'say {{"method": "{model}"}}: "model" is for the name of a draft model')
     return "draft_model" if model else "none"

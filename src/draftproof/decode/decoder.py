@@ -134,6 +134,8 @@ class Decoder:
             params = SamplingParams()
             if config is not None:
                 params = SamplingParams.from_generation_config(config, num_prompt_tokens=num_prompt_tokens)
+        if not isinstance(params, SamplingParams):
+            raise UsageError(f"params is a {type(params).__name__}; it is a SamplingParams, or None for the model's defaults")
         if params.seed is None:
             params = replace(params, seed=secrets.randbits(63))
         if params.bad_words:

@@ -70,7 +70,7 @@ class Generation:
         after_verify = perf_counter()
         laws = RowLaws(self.pipeline, output.logits, self.context, draft)
         verdict = self.rule.verify(draft, laws, chance)
-        self.pipeline.check()
+        laws.check(verdict.path)
         tokens, num_accepted = self._commit(draft, verdict, output.logits)
         self.session.keep((*range(len(unread)), *(len(unread) + node for node in verdict.path[:num_accepted])))
         record = replace(self._record(start, draft, verdict, tokens, num_accepted, laws, builder), reads_prompt=len(unread) > 1)

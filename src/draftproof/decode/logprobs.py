@@ -32,7 +32,9 @@ def row_logprobs(logits: Array, token: int, num_top: int) -> TokenLogprobs:
 
 
 def top_ids(logits: Array, count: int) -> Array:
-    """The `count` best ids of each row [rows, vocab] -> [rows, count], best first, lower ids first among equals on NumPy."""
+    """The `count` best ids of each row [rows, vocab] -> [rows, count], best first, lower ids first among equals on NumPy; -1
+    means all of them."""
+    count = logits.shape[-1] if count < 0 else count
     if is_torch_array(logits):
         return logits.topk(min(count, logits.shape[-1]), dim=-1).indices
     xp = array_namespace(logits)

@@ -78,8 +78,11 @@ class RoundWriter:
         self.close()
 
     def _line(self, values: Mapping[str, Any]) -> None:
-        self._file.write(json.dumps(values, separators=(",", ":")) + "\n")
-        self._file.flush()
+        try:
+            self._file.write(json.dumps(values, separators=(",", ":")) + "\n")
+            self._file.flush()
+        except OSError as error:
+            raise UsageError(f"rounds cannot be recorded in {self._path}: {error.strerror or error}") from error
 
 
 def write_rounds(path: str | Path, header: RecordHeader, rounds: Iterable[Round]) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from array_api_compat import array_namespace
 
 from draftproof.core.chance import Chance
+from draftproof.core.laws import in_memory
 from draftproof.core.records import ROOT, Array, Draft, Selection
 from draftproof.core.siblings import without
 from draftproof.errors import InvalidLogitsError, UsageError
@@ -37,6 +38,7 @@ class DraftBuilder:
         self._parents: list[int] = []
         self._depths: list[int] = []
         self._laws: dict[int, Array] = {}
+        self._sources: dict[int, Array] = {}
         self._selection: Selection | None = None
         self.num_invalid_laws = 0
         self.notes: list[str] = []
@@ -83,12 +85,16 @@ class DraftBuilder:
         return self.room_under(parent) > 0 and (self._policy is None or self._policy(law, self._depth_of(parent)))
 
     def draw(self, law: Array, parent: int | None = None) -> int:
-        """Sample a child of `parent` (default: the newest node) from `law` [vocab], and record that law. Returns the token."""
+        """Sample a child of `parent` (default: the newest node) from `law` [vocab], and record that law. Returns the token.
+
+        What is recorded is a copy that sums to 1, so neither a drafter that reuses its buffer nor one that cuts tokens without
+        renormalising changes the law in the ratio. UsageError for what is no law over the vocabulary."""
         parent = self._place(parent, "iid")
-        recorded = self._laws.setdefault(parent, law)
-        if recorded is not law:
+        if self._sources.setdefault(parent, law) is not law:
             raise UsageError("children of one node are drawn from one law; draw() was given two different ones")
-        return self._draw(law, parent)
+        if parent not in self._laws:
+            self._laws[parent] = self._recorded(law)
+        return self._draw(self._laws[parent], parent)
 
     def draw_children(self, law: Array, count: int, selection: Selection, parent: int | None = None) -> range:
         """Sample up to `count` children of `parent` from `law` [vocab], recorded once. Returns their nodes, in draw order.
@@ -98,7 +104,7 @@ class DraftBuilder:
         parent = self._place(parent, selection)
         if selection == "fixed" or parent in self._laws:
             raise UsageError("draw_children() draws all children of one node, once; guess() adds fixed ones")
-        self._laws[parent] = law
+        law = self._laws[parent] = self._recorded(law)
         first = len(self._tokens)
         fits = min(count, self._max_nodes - first)
         taken = _likeliest(law, fits - 1) if selection == "top_k_plus_one" else []
@@ -114,7 +120,7 @@ class DraftBuilder:
     def guess(self, token: int, parent: int | None = None) -> int:
         """Add the constant `token` under `parent` (default: the newest node). Returns its node."""
         parent = self._place(parent, "fixed")
-        if not 0 <= token < self._vocab_size:
+        if not hasattr(token, "__index__") or not 0 <= token < self._vocab_size:
             raise UsageError(f"a drafter proposed token {token}; ids go from 0 to {self._vocab_size - 1}")
         self._add(int(token), parent)
         return len(self._tokens) - 1
@@ -142,6 +148,22 @@ class DraftBuilder:
             raise UsageError("one draft is either drawn or guessed, not both: a rule must know how every token came about")
         self._selection = selection
         return parent
+
+    def _recorded(self, law: Array) -> Array:
+        """A copy of `law` of our own, normalised, in float32 or float64."""
+        if not hasattr(law, "shape") or tuple(law.shape) != (self._vocab_size,):
+            shape = list(law.shape) if hasattr(law, "shape") else type(law).__name__
+            raise UsageError(f"a drafter drew from a law of shape {shape}; a law is an array [{self._vocab_size}]")
+        xp = array_namespace(law)
+        law = law if law.dtype in (xp.float32, xp.float64) else xp.astype(law, xp.float32)
+        total = xp.sum(law, dtype=xp.float64)
+        if not in_memory(law):
+            return law / xp.astype(total, law.dtype)
+        if not (0 < float(total) < float("inf") and float(law.min()) >= 0):
+            raise UsageError(
+                "a drafter drew from a law with NaN, a negative entry or no mass; report it by invalid_law() instead"
+            )
+        return law / float(total)
 
     def _draw(self, law: Array, parent: int) -> int:
         token = int(self._chance.draw_draft(law, len(self._tokens), self._depth_of(parent)))

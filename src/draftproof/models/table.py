@@ -16,6 +16,9 @@ from draftproof.models.protocol import LanguageModel, Output, Step
 
 LawFunction = Callable[[tuple[int, ...]], ArrayLike]
 
+_MOST_ROWS = 4096
+"""Rows of logits kept: a law by function is asked again for prefixes that fell out."""
+
 
 class TableModel:
     """laws: a table [vocab, vocab] of rows summing to 1, or a function (prefix) -> [vocab].
@@ -35,6 +38,7 @@ class TableModel:
         hidden: Callable[[tuple[int, ...], int], ArrayLike] | None = None,
         name: str = "table",
     ) -> None:
+        self._is_markov = not callable(laws)
         if callable(laws):
             if vocab_size is None:
                 raise UsageError("TableModel needs vocab_size when the laws are a function")
@@ -58,8 +62,11 @@ class TableModel:
 
     def logits(self, prefix: tuple[int, ...]) -> NDArray[np.float64]:
         """log of the law after `prefix` [vocab]; -inf where it is zero."""
+        prefix = prefix[-1:] if self._is_markov else prefix
         row = self._logits.get(prefix)
         if row is None:
+            if len(self._logits) >= _MOST_ROWS:
+                self._logits.clear()
             with np.errstate(divide="ignore"):
                 row = np.log(self.law(prefix))
             row.setflags(write=False)
