@@ -150,3 +150,8 @@ def test_parameters_are_kept_when_they_differ_from_their_defaults() -> None:
         "logits_processors": ["my_processor"],
         "seed": 7,
     }
+
+
+def test_a_ban_by_bias_is_json_too():
+    params = SamplingParams(logit_bias={5: -float("inf")})
+    assert json.loads(json.dumps(params_as_dict(params), allow_nan=False)) == {"logit_bias": {"5": "-inf"}}

@@ -98,8 +98,8 @@ def callables(name: str, value: Any) -> tuple[Callable[..., Any], ...]:
 
 
 def biases(name: str, value: Any) -> dict[int, float]:
-    """Token id -> bias, finite or -inf. Ids may be decimal strings, the only keys JSON has."""
-    allowed = "a mapping from token id (integer >= 0) to a finite bias or -inf"
+    """Token id -> bias, within what float32 holds, or -inf. Ids may be decimal strings, the only keys JSON has."""
+    allowed = "a mapping from token id (integer >= 0) to a bias from -1e30 to 1e30, or -inf"
     if value is None:
         return {}
     if not isinstance(value, Mapping):
@@ -109,5 +109,10 @@ def biases(name: str, value: Any) -> dict[int, float]:
         token = int(key) if isinstance(key, str) and key.isascii() and key.isdecimal() else key
         if isinstance(token, bool) or not isinstance(token, Integral) or token < 0 or int(token) in found:
             refuse(name, value, allowed)
-        found[int(token)] = real(f"{name}[{token}]", bias, "a finite number or -inf", lambda b: b < math.inf)
+        found[int(token)] = real(
+            f"{name}[{token}]",
+            bias,
+            "a number from -1e30 to 1e30, or -inf",
+            lambda b: b <= 1e30 and (b >= -1e30 or b == -math.inf),
+        )
     return found

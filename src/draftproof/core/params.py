@@ -27,7 +27,7 @@ class SamplingParams:
     temperature: divides the logits; any finite number >= 0, 0 is greedy.
     top_k: keep the k likeliest tokens and those tied with the last of them; 0 or -1 is off.
     top_p, min_p: keep the smallest set of mass >= top_p in (0, 1]; keep tokens of at least min_p times the top probability.
-    repetition_penalty: > 0, over prompt and text (Keskar et al., 1909.05858). presence_penalty, frequency_penalty: in
+    repetition_penalty: 1e-6 to 1e6, over prompt and text (Keskar et al., 1909.05858). presence_penalty, frequency_penalty: in
         [-2, 2], over the generated tokens only: logit -= presence * (count > 0) + frequency * count (OpenAI API).
     logit_bias: token id -> number added to its logit first of all; finite or -inf.
     bad_words_ids, bad_words: token sequences and strings whose last token is forbidden where it would complete them, prompt
@@ -147,7 +147,7 @@ _CHECKS: dict[str, _Check] = {
     "top_k": _integer("an integer >= 1, or 0 or -1 for off", -1),
     "top_p": _real("a number > 0 and <= 1", lambda x: 0 < x <= 1),
     "min_p": _real("a number from 0 to 1", lambda x: 0 <= x <= 1),
-    "repetition_penalty": _real("a finite number > 0", lambda x: 0 < x < math.inf),
+    "repetition_penalty": _real("a number from 1e-6 to 1e6", lambda x: 1e-6 <= x <= 1e6),
     "presence_penalty": _penalty,
     "frequency_penalty": _penalty,
     "logit_bias": checks.biases,

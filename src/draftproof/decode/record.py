@@ -8,6 +8,7 @@ follow one another; a sample begins where `start` equals the length of the promp
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
@@ -122,7 +123,8 @@ def header_for(decoder: SpeculativeDecoder, prompt_token_ids: Sequence[int], par
 
 
 def params_as_dict(params: SamplingParams) -> dict[str, Any]:
-    """The fields of `params` that differ from their defaults, ready for JSON; callables by their name."""
+    """The fields of `params` that differ from their defaults, ready for JSON: callables by their name, and a bias of -inf, for
+    which JSON has no number, as the string "-inf"."""
     plain = SamplingParams()
     return {
         f.name: _plain(getattr(params, f.name)) for f in fields(params) if getattr(params, f.name) != getattr(plain, f.name)
@@ -134,6 +136,8 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
     return getattr(value, "__name__", type(value).__name__) if callable(value) else value
 
 
