@@ -101,9 +101,10 @@ def test_state_key_is_hashable_and_close_is_idempotent(drafter):
     sampling = SamplingParams()
     laws = LawPipeline(sampling, num_prompt_tokens=2, vocab_size=8)
     session = drafter.open(Request((0, 1), sampling, laws, TARGET))
-    hash(session.state_key())
+    assert {session.state_key(): "known"}[session.state_key()] == "known"
     session.close()
     session.close()
+    assert drafter.open(Request((0, 1), sampling, laws, TARGET)).state_key() == session.state_key()
 
 
 def test_a_drafter_of_the_callers_plugs_in():
