@@ -49,7 +49,7 @@ def test_a_sliding_window_is_refused_and_a_limit_within_it_accepted():
     ids=["as wide as the context", "none", "switched off"],
 )
 def test_a_window_that_drops_nothing_is_full_attention(module):
-    HFModel(module())
+    assert HFModel(module()).open().length == 0
 
 
 @pytest.mark.parametrize(
