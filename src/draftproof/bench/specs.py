@@ -16,8 +16,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from draftproof.bench.arms import PLAIN, Arm, OurArm
-from draftproof.decode.config import METHODS, SpeculativeConfig
+from draftproof.decode.config import SpeculativeConfig
 from draftproof.decode.decoder import SpeculativeDecoder
+from draftproof.decode.methods import METHODS, drafting_methods
 from draftproof.errors import UsageError
 from draftproof.models.protocol import LanguageModel
 
@@ -36,7 +37,7 @@ class Spec:
 
     @property
     def needs_draft(self) -> bool:
-        return self.kind == "hf-assisted" or (self.config or {}).get("method") == "draft_model"
+        return self.kind == "hf-assisted" or _drafted_by_model(str((self.config or {}).get("method")))
 
 
 def parse_spec(text: str, draft: str | None) -> Spec:
@@ -50,21 +51,21 @@ def parse_spec(text: str, draft: str | None) -> Spec:
     word, *rest = text.split(":")
     length, rule = _length(text, rest[0]) if rest else None, rest[1] if len(rest) > 1 else None
     if len(rest) > 2 or (word not in HF_KINDS and word not in METHODS) or word == "none":
-        allowed = ", ".join((PLAIN, *(m for m in METHODS if m != "none"), *HF_KINDS))
+        allowed = ", ".join((PLAIN, *drafting_methods(), *HF_KINDS))
         raise UsageError(f"there is no arm {text!r}; an arm is one of {allowed} (with :LENGTH), a JSON object or a URL")
     if word in HF_KINDS:
         if rule or (word == "hf-plain" and length is not None):
             raise UsageError(
                 f"the arm {text!r} says too much; transformers' arms take a draft length at most, hf-plain nothing"
             )
-        kept = 0 if word == "hf-plain" else METHODS["draft_model" if word == "hf-assisted" else "ngram"]
+        kept = 0 if word == "hf-plain" else METHODS["draft_model" if word == "hf-assisted" else "ngram"].length
         spec = Spec(word, text, length=kept if length is None else length)
     else:
         given = {
             "method": word,
             "num_speculative_tokens": length,
             "rule": rule,
-            "model": draft if word == "draft_model" else None,
+            "model": draft if _drafted_by_model(word) else None,
         }
         spec = _ours({key: value for key, value in given.items() if value is not None} | _placeholder(word, draft))
     if spec.needs_draft and draft is None:
@@ -74,7 +75,11 @@ def parse_spec(text: str, draft: str | None) -> Spec:
 
 def _placeholder(word: str, draft: str | None) -> dict[str, str]:
     """A name that lets the rest of the config be checked before the missing draft model is complained about."""
-    return {"model": "missing"} if word == "draft_model" and draft is None else {}
+    return {"model": "missing"} if _drafted_by_model(word) and draft is None else {}
+
+
+def _drafted_by_model(method: str) -> bool:
+    return method in METHODS and METHODS[method].model is not None
 
 
 def _length(text: str, word: str) -> int:
@@ -97,8 +102,7 @@ def _ours(config: Mapping[str, Any]) -> Spec:
         raise UsageError("an arm without a method is the arm plain: say plain")
     name = f"{checked.method} k={checked.num_speculative_tokens}"
     name += f" {checked.rule_name}" if checked.rule_name else ""
-    if checked.draft_sample_method != "probabilistic":
-        name += f" {checked.draft_sample_method} draft"
+    name += "".join(f" {key}={value}" for key, value in checked.options.items())
     return Spec("ours", name, config=dict(config))
 
 
@@ -137,7 +141,7 @@ def _our_arm(
     spec: Spec, target: Any, tokenizer: Any, drafts: Callable[[str], Any], rates: Sequence[float] | None, greedy: bool
 ) -> OurArm:
     config = SpeculativeConfig.from_dict(spec.config)
-    draft = drafts(config.model) if config.method == "draft_model" and config.model is not None else None
+    draft = drafts(config.model) if config.spec.model == "draft" and config.model is not None else None
     decoder = SpeculativeDecoder(draft, target, tokenizer, speculative_config=config)
     if not rates:
         return OurArm(spec.name, decoder)

@@ -156,16 +156,23 @@ def speculative_config(flags: Mapping[str, Any]) -> dict[str, Any]:
             raise UsageError('--speculative-config names no method; begin it with {"method": "ngram"}, for example')
         _check_agreement(given, config)
         return whole
-    if "model" in given and given.setdefault("method", "draft_model") != "draft_model":
+    if "model" in given and not takes_model(given.setdefault("method", "draft_model")):
         raise UsageError(f"--draft means --method draft_model, but --method is {given['method']}: leave one of them out")
     if given.get("method") == "none" and len(given) > 1:
         other = next(_SPELLED[key] for key in given if key != "method")
         raise UsageError(f"{other} does nothing with --method none: leave one of them out")
     given.setdefault("method", DEFAULT_METHOD)
-    if given["method"] == "draft_model" and "model" not in given:
-        raise UsageError("--method draft_model needs a draft model: add --draft with its hub id or folder")
+    if takes_model(given["method"]) and "model" not in given:
+        raise UsageError(f"--method {given['method']} needs a draft model: add --draft with its hub id or folder")
     SpeculativeConfig.from_dict(given)
     return given
+
+
+def takes_model(method: str) -> bool:
+    """Whether `method` needs --draft; False for a name that is no method, which the config refuses with the list."""
+    from draftproof.decode.methods import METHODS
+
+    return method in METHODS and METHODS[method].model is not None
 
 
 _SPELLED = {"method": "--method", "model": "--draft", "num_speculative_tokens": "-k", "rule": "--rule", "tree": "--tree"}

@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from draftproof.core.tree import TreeShape
-from draftproof.decode.config import METHODS, SpeculativeConfig
-from draftproof.drafters.draft_model import DraftModel
-from draftproof.drafters.ngram import NGram
+from draftproof.decode.config import SpeculativeConfig
+from draftproof.decode.methods import METHODS, Parts, drafting_methods
 from draftproof.drafters.protocol import Drafter
 from draftproof.errors import UsageError
 from draftproof.models.protocol import LanguageModel
@@ -43,17 +42,16 @@ def make_drafter(
     if config.method == "none":
         _refuse_idle_keys(config)
         return config, None
-    if config.method == "ngram":
-        longest, shortest = config.lookup_range
-        config = _chain_where_needed(config, target)
-        return config, NGram(longest, shortest, tree=config.shape)
-    if draft is None:
-        raise UsageError('method "draft_model" needs a draft model: pass one, or use SpeculativeDecoder.from_pretrained')
-    model = as_language_model(draft, tokenizer, device)
-    check_vocabularies(target, model)
-    config = _chain_where_needed(config, target, model)
-    method: Any = config.draft_sample_method
-    return config, DraftModel(model, method, tree=config.shape, selection=config.selection)
+    model = None
+    if config.spec.model == "draft":
+        if draft is None:
+            raise UsageError(
+                f'method "{config.method}" needs a draft model: pass one, or use SpeculativeDecoder.from_pretrained'
+            )
+        model = as_language_model(draft, tokenizer, device)
+        check_vocabularies(target, model)
+    config = _chain_where_needed(config, target, *([] if model is None else [model]))
+    return config, config.spec.make(config, Parts(target, model, tokenizer))
 
 
 def _chain_where_needed(config: SpeculativeConfig, *models: LanguageModel) -> SpeculativeConfig:
@@ -67,14 +65,20 @@ def _chain_where_needed(config: SpeculativeConfig, *models: LanguageModel) -> Sp
 
 def _refuse_idle_keys(config: SpeculativeConfig) -> None:
     """Without a method nothing would be drafted, and a length or a rule would be silently without effect."""
-    if config.tree is not None:
-        raise UsageError(
-            "speculative_config has 'tree' but no method, so nothing would be drafted; methods: draft_model, ngram"
+    idle = [
+        key
+        for key, given in (
+            ("tree", config.tree is not None),
+            ("num_speculative_tokens", config.num_speculative_tokens > 0),
+            ("rule", bool(config.rule_name)),
         )
-    if config.num_speculative_tokens > 0 or config.rule_name:
-        key = "num_speculative_tokens" if config.num_speculative_tokens > 0 else "rule"
-        methods = ", ".join(sorted(name for name in METHODS if name != "none"))
-        raise UsageError(f"speculative_config has {key!r} but no method, so nothing would be drafted; methods: {methods}")
+        if given
+    ]
+    if idle:
+        raise UsageError(
+            f"speculative_config has {idle[0]!r} but no method, so nothing would be drafted; "
+            f"methods: {', '.join(drafting_methods())}"
+        )
 
 
 def _own_drafter(
@@ -94,7 +98,7 @@ def _own_drafter(
     if isinstance(config, Mapping) and "num_speculative_tokens" in config:
         return settings, draft
     shape = getattr(draft, "tree", None)
-    length = settings.num_speculative_tokens or (METHODS["draft_model"] if shape is None else shape.depth)
+    length = settings.num_speculative_tokens or (METHODS["draft_model"].length if shape is None else shape.depth)
     return replace(settings, num_speculative_tokens=length), draft
 
 

@@ -13,8 +13,6 @@ from draftproof.plan.costs import Costs
 from draftproof.plan.plan import Foretold, Plan
 from draftproof.plan.predict import Choice
 
-VLLM_METHODS = ("draft_model", "ngram", "suffix", "medusa", "eagle", "eagle3")
-"""Methods that `vllm serve --speculative-config` has under the same name."""
 _TERMS = {"draft": "drafting", "verify": "verifying more than one token", "outside": "work outside the forwards"}
 
 
@@ -74,18 +72,12 @@ def alpha_needed(lengths: Any, cost_ratio: float, verify: Any) -> float | None:
 
 def speculative_config(config: SpeculativeConfig, num_speculative_tokens: int) -> dict[str, Any]:
     """The config with vLLM's keys only, which our engine takes unchanged too."""
-    found: dict[str, Any] = {"method": config.method, "num_speculative_tokens": num_speculative_tokens}
-    if config.method == "draft_model":
-        found |= {"model": config.model, "draft_sample_method": config.draft_sample_method}
-    if config.method == "ngram":
-        longest, shortest = config.lookup_range
-        found |= {"prompt_lookup_max": longest, "prompt_lookup_min": shortest}
-    return found
+    return {**config.as_dict(vllm=True), "num_speculative_tokens": num_speculative_tokens}
 
 
 def vllm_note(config: SpeculativeConfig) -> str | None:
     """A sentence where vLLM cannot take the config; None where it can."""
-    if config.method not in VLLM_METHODS:
+    if not config.spec.vllm:
         return f"vLLM has no method {config.method!r}; the configuration is for draftproof"
     if config.rule:
         return f"vLLM has no rule {config.rule!r} under that key; the configuration leaves it out"

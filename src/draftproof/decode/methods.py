@@ -1,0 +1,169 @@
+"""The methods: every way to draft that can be asked for by name, in one list. A new drafter adds one entry here.
+
+An entry says what the method needs, which keys of `speculative_config` it alone reads, and how its drafter is made; the config,
+the command line, `plan`, `bench` and `doctor` know methods through this list only. Drafters are imported when made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from draftproof.core.records import Selection
+from draftproof.drafters.protocol import Drafter
+from draftproof.errors import UsageError
+from draftproof.models.protocol import LanguageModel
+
+if TYPE_CHECKING:
+    from draftproof.decode.config import SpeculativeConfig
+
+SIBLINGS = ("iid", "without_replacement", "top_k_plus_one")
+"""How the children of a node of a sampled tree may come about."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """A key of `speculative_config` that only some methods read. check(name, value) gives the value to keep, or UsageError."""
+
+    name: str
+    default: Any
+    check: Callable[[str, Any], Any]
+    help: str
+    vllm: bool = True
+    """Whether vLLM has the key under this name."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a drafter is made from. draft: the loaded draft model, for methods whose `model` is one."""
+
+    target: LanguageModel
+    draft: LanguageModel | None
+    tokenizer: Any
+
+
+@dataclass(frozen=True)
+class Method:
+    """One way to draft.
+
+    summary: one line for people. length: the draft length when none is given. make: the drafter of a checked config. model:
+    what the key "model" names, a draft model ("draft", loaded before `make`) or the folder of something else ("folder", read
+    by `make`); None when the method takes none. options: the keys it alone reads. trees: whether it takes "tree".
+    replayable: whether its drafts come from tokens alone, so that they can be replayed over a recorded text without a forward.
+    vllm: whether vLLM has the method under this name.
+    """
+
+    name: str
+    summary: str
+    length: int
+    make: Callable[[SpeculativeConfig, Parts], Drafter]
+    model: Literal["draft", "folder"] | None = None
+    options: tuple[Option, ...] = ()
+    trees: bool = False
+    replayable: bool = False
+    vllm: bool = False
+
+
+def count_from(least: int) -> Callable[[str, Any], int]:
+    """A check: a whole number from `least`."""
+
+    def check(name: str, value: Any) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise UsageError(f"{name} is {value!r}; allowed: a whole number from {least}")
+        return value
+
+    return check
+
+
+def one_of(*allowed: str) -> Callable[[str, Any], str]:
+    """A check: one of these words."""
+
+    def check(name: str, value: Any) -> str:
+        if not isinstance(value, str) or value not in allowed:
+            raise UsageError(f"{name} is {value!r}; allowed: {', '.join(sorted(allowed))}")
+        return value
+
+    return check
+
+
+def _none(config: SpeculativeConfig, parts: Parts) -> Drafter:
+    raise AssertionError("method 'none' has no drafter")
+
+
+def _draft_model(config: SpeculativeConfig, parts: Parts) -> Drafter:
+    from draftproof.drafters.draft_model import DraftModel
+
+    assert parts.draft is not None
+    return DraftModel(parts.draft, config.option("draft_sample_method"), tree=config.shape, selection=siblings(config))
+
+
+def _ngram(config: SpeculativeConfig, parts: Parts) -> Drafter:
+    """(longest, shortest) is (3, 1) unless given; one alone stands for both, as in vLLM."""
+    from draftproof.drafters.ngram import NGram
+
+    longest, shortest = config.option("prompt_lookup_max"), config.option("prompt_lookup_min")
+    if longest is None and shortest is None:
+        longest, shortest = 3, 1
+    return NGram(longest or shortest, shortest or longest, tree=config.shape)
+
+
+def siblings(config: SpeculativeConfig) -> Selection:
+    """How sampled siblings come about: as asked, else as the rule needs it."""
+    asked: Selection | None = config.option("tree_selection")
+    if config.shape is None:
+        return "iid"
+    wanted: dict[str | None, Selection] = {"k_seq": "iid", "greedy_k": "top_k_plus_one"}
+    return asked or wanted.get(config.rule_name, "without_replacement")
+
+
+DRAFT_SAMPLE_METHOD = Option(
+    "draft_sample_method",
+    "probabilistic",
+    one_of("probabilistic", "greedy"),
+    '"probabilistic" samples the draft, "greedy" takes its likeliest token',
+)
+TREE_SELECTION = Option(
+    "tree_selection", None, one_of(*SIBLINGS), "how the children of a node of a sampled tree come about", vllm=False
+)
+LOOKUP = (
+    Option("prompt_lookup_max", None, count_from(1), "longest suffix looked up, in tokens (3)"),
+    Option("prompt_lookup_min", None, count_from(1), "shortest suffix looked up, in tokens (1)"),
+)
+
+METHODS: dict[str, Method] = {
+    method.name: method
+    for method in (
+        Method("none", "plain decoding", 0, _none),
+        Method(
+            "draft_model",
+            "a smaller model of the same tokens",
+            4,
+            _draft_model,
+            model="draft",
+            options=(DRAFT_SAMPLE_METHOD, TREE_SELECTION),
+            trees=True,
+            vllm=True,
+        ),
+        Method(
+            "ngram",
+            "looks up the text's last tokens in what stands before",
+            10,
+            _ngram,
+            options=LOOKUP,
+            trees=True,
+            replayable=True,
+            vllm=True,
+        ),
+    )
+}
+
+
+def drafting_methods() -> tuple[str, ...]:
+    """The names of all methods that draft, sorted."""
+    return tuple(sorted(name for name in METHODS if name != "none"))
+
+
+def readers(option: str) -> tuple[str, ...]:
+    """The methods that read `option`, sorted; () for a key no method has."""
+    return tuple(sorted(m.name for m in METHODS.values() if any(o.name == option for o in m.options)))
