@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from draftproof.decode.methods import drafting_methods
 from draftproof.errors import UsageError
 
 SPECULATION, SAMPLING, MACHINE = "Speculation", "Sampling", "Model and machine"
@@ -38,7 +39,10 @@ Threads = Annotated[
 
 Draft = Annotated[str | None, _flag(SPECULATION, "--draft", metavar="D", help="Draft model; means method draft_model.")]
 Method = Annotated[
-    str | None, _flag(SPECULATION, "--method", metavar="NAME", help=f"draft_model, ngram or none. Default: {DEFAULT_METHOD}.")
+    str | None,
+    _flag(
+        SPECULATION, "--method", metavar="NAME", help=f"{', '.join(drafting_methods())} or none. Default: {DEFAULT_METHOD}."
+    ),
 ]
 Length = Annotated[int | None, _flag(SPECULATION, "-k", metavar="N", min=0, help="Draft length; 0 decodes plainly.")]
 Config = Annotated[
