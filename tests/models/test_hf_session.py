@@ -9,7 +9,10 @@ import pytest
 import torch
 
 from draftproof.errors import UsageError
-from draftproof.models.hf import CHUNK, HFModel
+from draftproof.models.caches.full import FullLayers
+from draftproof.models.hf import HFModel
+from draftproof.models.layout import Layout
+from draftproof.models.pieces import CHUNK
 from draftproof.models.protocol import LanguageModel, Session, Step, extend
 from tiny import FAMILIES, VOCAB, fresh_logits, llama, qwen2, table_model
 
@@ -296,31 +299,30 @@ def test_room_follows_use_and_growth_keeps_the_content():
         new = [(step * 13 + i) % VOCAB for i in range(11)]
         tokens += new
         logits = extend(Step(session, new, rows=[10])).logits[0]
-        rooms.add(session.cache.room)
-        assert session.cache.layers[0].keys.shape[-2] == session.cache.room
+        room = session.cache.parts[0].num_entries()
+        rooms.add(room)
+        assert session.cache.layers[0].keys.shape[-2] == room
     torch.testing.assert_close(logits, fresh_logits(model.module, tokens)[-1], rtol=0, atol=1e-9)
     assert len(tokens) == 660 and len(rooms) <= 4 and max(rooms) <= 1024
 
 
 def test_layers_of_different_shapes_are_kept_apart():
-    from draftproof.models.cache import KeyValueCache
-
-    cache = KeyValueCache(3, limit=None)
+    cache = FullLayers(range(3), limit=None)
     shapes = [(2, 4), (1, 6), (2, 4)]
 
     def write(count: int) -> list[torch.Tensor]:
-        cache.reserve(cache.length + count)
+        cache.prepare(Layout(cache.length, count))
         new = [torch.randn(1, heads, count, width) for heads, width in shapes]
-        for layer, states in zip(cache.layers, new, strict=True):
+        for layer, states in zip(cache.layers.values(), new, strict=True):
             layer.update(states, -states)
-        cache.length += count
+        cache.finish(cache.length + count)
         return new
 
     first, second = write(5), write(300)
-    cache.compact(5, [0, 3, 299])
+    cache.keep(5, [0, 3, 299])
     third = write(2)
     assert cache.length == 10
-    for layer, *parts in zip(cache.layers, first, [s[:, :, [0, 3, 299]] for s in second], third, strict=True):
+    for layer, *parts in zip(cache.layers.values(), first, [s[:, :, [0, 3, 299]] for s in second], third, strict=True):
         expected = torch.cat(parts, dim=2)
         assert torch.equal(layer.keys[:, :, :10], expected) and torch.equal(layer.values[:, :, :10], -expected)
 

@@ -8,35 +8,22 @@ from transformers import (
     Gemma3TextConfig,
     GPTNeoConfig,
     JambaConfig,
+    Llama4TextConfig,
     LlamaModel,
     LlavaConfig,
     MambaConfig,
-    MambaForCausalLM,
     Qwen3NextConfig,
+    RecurrentGemmaConfig,
     T5Config,
     T5ForConditionalGeneration,
 )
 
-from draftproof.errors import UnsupportedModelError, UsageError
+from draftproof.errors import UnsupportedModelError
 from draftproof.models import selfcheck
 from draftproof.models.hf import HFModel
-from draftproof.models.protocol import Step, extend
-from draftproof.models.support import check_config
-from tiny import SHAPE, fresh_logits, gpt2, llama, mistral, qwen2
-
-
-def test_a_sliding_window_is_refused_and_a_limit_within_it_accepted():
-    with pytest.raises(
-        UnsupportedModelError, match=r"layer 0 of MistralConfig is sliding_attention over 8 tokens.*max_length=8"
-    ):
-        HFModel(mistral())
-    module = mistral(torch.float64)
-    model = HFModel(module, max_length=8)
-    session = model.open()
-    logits = extend(Step(session, [3, 1, 4, 1, 5, 9, 2, 6])).logits
-    torch.testing.assert_close(logits, fresh_logits(module, [3, 1, 4, 1, 5, 9, 2, 6]), rtol=0, atol=1e-9)
-    with pytest.raises(UsageError, match="holds 8 tokens"):
-        extend(Step(session, [1]))
+from draftproof.models.quantised import why_rows_mix
+from draftproof.models.support import check_config, check_target
+from tiny import SHAPE, gpt2, llama, mistral, qwen2
 
 
 @pytest.mark.parametrize(
@@ -49,18 +36,15 @@ def test_a_sliding_window_is_refused_and_a_limit_within_it_accepted():
     ids=["as wide as the context", "none", "switched off"],
 )
 def test_a_window_that_drops_nothing_is_full_attention(module):
-    assert HFModel(module()).open().length == 0
+    assert {str(kind) for kind in HFModel(module()).layer_kinds} == {"full attention"}
 
 
 @pytest.mark.parametrize(
     ("config", "message"),
     [
         (T5Config(num_layers=1), "T5Config is an encoder-decoder model"),
-        (MambaConfig(num_hidden_layers=2), "layer 0 of MambaConfig is (linear_attention|mamba).*cannot be rolled back"),
-        (JambaConfig(num_hidden_layers=8), "layer 0 of JambaConfig is (linear_attention|mamba)"),
-        (Qwen3NextConfig(num_hidden_layers=4), "layer 0 of Qwen3NextConfig is linear_attention"),
-        (Gemma3TextConfig(num_hidden_layers=6), "layer 0 of Gemma3TextConfig is sliding_attention over 4096"),
         (GPTNeoConfig(num_layers=2, attention_types=[[["global", "local"], 1]]), "layer 1 of GPTNeoConfig is local attention"),
+        (RecurrentGemmaConfig(num_hidden_layers=3), "layer 0 of RecurrentGemmaConfig is recurrent"),
         (LlavaConfig(), "LlavaConfig takes more than text"),
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",
@@ -70,12 +54,25 @@ def test_configs_are_refused_by_name(config, message):
         check_config(config)
 
 
+@pytest.mark.parametrize(
+    ("config", "kinds"),
+    [
+        (MambaConfig(num_hidden_layers=2), ["recurrent state"] * 2),
+        (JambaConfig(num_hidden_layers=5), ["recurrent state"] * 4 + ["full attention"]),
+        (Qwen3NextConfig(num_hidden_layers=4), ["recurrent state"] * 3 + ["full attention"]),
+        (Gemma3TextConfig(num_hidden_layers=6), ["sliding window of 4096"] * 5 + ["full attention"]),
+        (Llama4TextConfig(num_hidden_layers=4), ["chunks of 8192"] * 3 + ["full attention"]),
+    ],
+    ids=lambda value: type(value).__name__ if not isinstance(value, list) else "",
+)
+def test_the_kind_of_every_layer_is_read_off_the_config(config, kinds):
+    assert [str(kind) for kind in check_config(config)] == kinds
+
+
 def test_live_modules_are_refused_by_name():
     small = dict(d_model=16, d_kv=4, d_ff=16, num_layers=1, num_heads=2, vocab_size=32)
     with pytest.raises(UnsupportedModelError, match="encoder-decoder"):
         HFModel(T5ForConditionalGeneration(T5Config(**small)))
-    with pytest.raises(UnsupportedModelError, match="layer 0 of MambaConfig"):
-        HFModel(MambaForCausalLM(MambaConfig(vocab_size=32, hidden_size=16, num_hidden_layers=1, state_size=4)))
     with pytest.raises(UnsupportedModelError, match="LlamaModel has no output layer"):
         HFModel(LlamaModel(llama().config))
 
@@ -114,6 +111,22 @@ def test_a_forward_that_ignores_positions_is_found_when_wrapped():
         HFModel(module)
 
 
+def test_a_state_kept_in_the_module_is_found_when_wrapped():
+    """Sessions of such a model would disturb each other; the check reads two in turns."""
+    module = llama()
+    inner = module.model.layers[0]
+    last = [torch.zeros(1, 1, 32)]
+
+    def remember(_, given, output):
+        changed = output + 0.5 * last[0]
+        last[0] = given[0][:, -1:].clone()
+        return changed
+
+    inner.register_forward_hook(remember)
+    with pytest.raises(UnsupportedModelError, match="other logits through our cache"):
+        HFModel(module)
+
+
 def test_a_forward_that_fails_is_reported_in_one_sentence():
     module = llama()
     module.model.register_forward_pre_hook(lambda *_: 1 / 0)
@@ -132,3 +145,49 @@ def test_the_check_can_be_left_out_and_is_skipped_where_it_does_not_fit(monkeypa
 
 def test_shape_is_what_the_tests_think():
     assert SHAPE["num_key_value_heads"] < SHAPE["num_attention_heads"], "grouped heads must be among the families"
+
+
+def with_quantisation(settings):
+    config = llama().config
+    config.quantization_config = settings
+    return config
+
+
+def compressed(**activations):
+    return {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"input_activations": activations or None}}}
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        (None, None),
+        ({"quant_method": "gptq", "bits": 4}, None),
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, None),
+        ({"quant_method": "bitsandbytes", "load_in_8bit": True}, "LLM.int8.*outlier"),
+        ({"quant_method": "fp8", "activation_scheme": "dynamic"}, None),
+        (compressed(), None),
+        (compressed(dynamic=True, strategy="token"), None),
+        (compressed(dynamic=False, strategy="tensor"), None),
+        (compressed(dynamic=True, strategy="tensor"), "group_0 takes dynamic activation scales by tensor"),
+        ({"quant_method": "torchao", "quant_type": "int4_weight_only"}, None),
+        ({"quant_method": "torchao", "quant_type": "Float8DynamicActivation(PerTensor())"}, "by tensor"),
+        ({"quant_method": "quanto", "weights": "int8", "activations": "int8"}, "one scale for all rows"),
+        ({"quant_method": "brand_new"}, "'brand_new' is not known here"),
+    ],
+)
+def test_schemes_whose_rows_influence_each_other_are_known(settings, reason):
+    found = why_rows_mix(with_quantisation(settings))
+    assert (found is None) == (reason is None)
+    assert reason is None or __import__("re").search(reason, found)
+
+
+def test_dynamic_int8_may_draft_and_is_no_target():
+    """torch's own dynamic quantisation: one scale for all rows, so the logits of a token depend on those beside it."""
+    module = llama()
+    with pytest.warns(DeprecationWarning):
+        quantised = torch.ao.quantization.quantize_dynamic(module, {torch.nn.Linear}, dtype=torch.qint8)
+    model = HFModel(quantised, name="int8")
+    assert model.vocab_size == 64
+    with pytest.raises(UnsupportedModelError, match="int8 cannot be a target: .*one scale of activations from all rows"):
+        check_target(model)
+    check_target(HFModel(llama()))

@@ -30,7 +30,20 @@ def as_language_model(model: Any, tokenizer: Any = None, device: Any = None) -> 
 def make_drafter(
     draft: Any, config: Mapping[str, Any] | SpeculativeConfig | None, target: LanguageModel, tokenizer: Any, device: Any
 ) -> tuple[SpeculativeConfig, Drafter | None]:
-    """The completed config and its drafter; None for method "none". A class of drafter is made without arguments."""
+    """The completed config and its drafter; None for method "none". A class of drafter is made without arguments.
+
+    UnsupportedModelError for a target that cannot verify drafts."""
+    config, drafter = _made(draft, config, target, tokenizer, device)
+    if drafter is not None and hasattr(target, "rows_mix"):
+        from draftproof.models.support import check_target
+
+        check_target(target)
+    return config, drafter
+
+
+def _made(
+    draft: Any, config: Mapping[str, Any] | SpeculativeConfig | None, target: LanguageModel, tokenizer: Any, device: Any
+) -> tuple[SpeculativeConfig, Drafter | None]:
     if isinstance(draft, type):
         draft = draft()
     if draft is not None and hasattr(draft, "open") and not hasattr(draft, "extend_many"):
@@ -50,6 +63,8 @@ def make_drafter(
             )
         model = as_language_model(draft, tokenizer, device)
         check_vocabularies(target, model)
+        if hasattr(model, "deliver_to") and hasattr(target, "device"):
+            model.deliver_to(target.device)  # the one place where drafts' logits change their device
     config = _chain_where_needed(config, target, *([] if model is None else [model]))
     return config, config.spec.make(config, Parts(target, model, tokenizer))
 

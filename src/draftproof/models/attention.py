@@ -1,4 +1,4 @@
-"""Who sees whom in one pass, and the attention that reads it: masks of chains and trees, grouped heads without copies.
+"""The attention of our passes: every sequence over its own cache and by its own mask, grouped heads without copies.
 
 transformers' `sdpa` repeats keys and values for every query head of a group, so a pass copies the cache it reads. Registered
 here is an attention function that lays the query heads of a group side by side as rows instead, which is the same product over
@@ -8,7 +8,7 @@ a view. (Measured on one CPU core, 1,000 tokens of context, SmolLM2's shapes in 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -19,64 +19,11 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from draftproof.errors import UsageError
 from draftproof.models.cache import Pass, Segment
 
 IMPLEMENTATION = "draftproof_sdpa"
 
 _current_pass: ContextVar[Pass | None] = ContextVar("current_pass", default=None)
-
-
-def is_chain(parents: Sequence[int] | None) -> bool:
-    """Whether every token follows the one before it."""
-    return parents is None or all(parent == node - 1 for node, parent in enumerate(parents))
-
-
-def check_parents(parents: Sequence[int], num_tokens: int) -> None:
-    """Raise UsageError unless there is one parent a token, each -1 or an earlier token."""
-    if len(parents) != num_tokens:
-        raise UsageError(f"parents has {len(parents)} entries for {num_tokens} tokens; it needs one for each token")
-    for node, parent in enumerate(parents):
-        if not -1 <= parent < node:
-            raise UsageError(f"parents[{node}] is {parent}; a parent is -1 or an earlier token (below {node})")
-
-
-def tree_depths(parents: Sequence[int]) -> list[int]:
-    """Depth of every token below the context: 0 for those whose parent is -1. Its position is length + depth."""
-    depths: list[int] = []
-    for parent in parents:
-        depths.append(depths[parent] + 1 if parent >= 0 else 0)
-    return depths
-
-
-def ancestors(parents: Sequence[int]) -> torch.Tensor:
-    """bool [n, n]: entry (i, j) is True where token j is token i or one of those above it."""
-    seen = torch.eye(len(parents), dtype=torch.bool)
-    for node, parent in enumerate(parents):
-        if parent >= 0:
-            seen[node] |= seen[parent]
-    return seen
-
-
-def additive_mask(
-    num_tokens: int, parents: Sequence[int] | None, length: int, dtype: torch.dtype, device: torch.device
-) -> torch.Tensor | None:
-    """[n, length + n]: 0 where a token may look, the lowest number of `dtype` elsewhere; None where no mask is needed.
-
-    The first `length` tokens are visible to all. parents None: a chain. Additive, because `eager` and `sdpa` both take that
-    and no layer has to convert it; rows start at multiples of 8, as the fused kernels of a GPU want them.
-    """
-    if num_tokens == 1 or (parents is None and length == 0):
-        return None
-    width = length + num_tokens
-    low = torch.finfo(dtype).min
-    padded = -(-width // 8) * 8
-    if parents is None:
-        mask = torch.full((num_tokens, padded), low, dtype=dtype, device=device).triu_(length + 1)
-    else:
-        mask = torch.zeros((num_tokens, padded), dtype=dtype, device=device)
-        mask[:, length:width].masked_fill_(~ancestors(parents).to(device), low)
-    return mask[:, :width]
 
 
 def grouped_attention(
@@ -96,8 +43,10 @@ def grouped_attention(
     if current is None or special:
         output, _ = sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **kwargs)
         return output, None
+    layer = getattr(module, "layer_idx", None)
+    layer = current.layer if layer is None else layer
     parts = [
-        _attend(query[:, :, segment.first : segment.last], keys, values, segment, scaling)
+        _attend(query[:, :, segment.first : segment.last], keys, values, segment, layer, scaling)
         for segment, keys, values in current.take(key, value)
     ]
     output = parts[0] if len(parts) == 1 else torch.cat(parts, dim=2)
@@ -105,15 +54,15 @@ def grouped_attention(
 
 
 def _attend(
-    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, segment: Segment, scaling: float | None
+    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, segment: Segment, layer: int, scaling: float | None
 ) -> torch.Tensor:
     """Attention [1, heads, n, width] of one sequence's new tokens over its own cache."""
     heads, num_tokens = query.shape[1:3]
     group = heads // keys.shape[1]
-    if segment.mask is None and num_tokens > 1:
+    if num_tokens > 1 and segment.mask(layer) is None:
         return scaled_dot_product_attention(query, keys, values, is_causal=True, scale=scaling, enable_gqa=group > 1)
     rows = query.reshape(1, keys.shape[1], group * num_tokens, query.shape[-1])
-    mask = segment.mask_for(group, query.device)
+    mask = segment.mask_for(layer, group, query.device)
     output = scaled_dot_product_attention(rows, keys, values, attn_mask=mask, scale=scaling)
     return output.reshape(1, heads, num_tokens, values.shape[-1])
 

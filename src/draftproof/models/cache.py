@@ -1,145 +1,159 @@
-"""Preallocated keys and values with absolute positions, through transformers' cache-layer extension point.
+"""One sequence's cache: the layer caches of every kind its model has, moved together; and what a pass shows of it.
 
-Every layer writes at `cache.length` and shows the model a view of the live part; no pass copies what is cached. The length is
-one integer that the session moves after a pass has succeeded, so forgetting tokens is an assignment and a failed pass leaves
-no trace. Room grows geometrically in blocks, so memory follows use and not the context limit.
+The length is one integer that the session moves after a pass has succeeded. Forgetting is asked of every kind: what none has
+lost is forgotten by an assignment; where one has, the cache goes back to the longest prefix that all can restore, and the
+session reads the tokens between again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
-from transformers.cache_utils import Cache, CacheLayerMixin
+from transformers.cache_utils import Cache, DummyLayer
 
-BLOCK = 256
-"""Tokens by which room is rounded up."""
+from draftproof.models.caches.full import FullLayer, FullLayers, States
+from draftproof.models.caches.hybrid import HybridFullLayer, HybridWindowLayer
+from draftproof.models.caches.kinds import LayerKind
+from draftproof.models.caches.protocol import LayerCache
+from draftproof.models.caches.recurrent import RecurrentLayers, recurrent_layer
+from draftproof.models.caches.window import ChunkLayers, Slack, WindowLayer, WindowLayers
+from draftproof.models.layout import Layout
 
-States = tuple[torch.Tensor, torch.Tensor]
-"""Keys and values, each [1, heads, tokens, width]."""
-
-
-class GrowingLayer(CacheLayerMixin):
-    """Keys [1, heads, room, width] and values of one layer, views of `owner`'s storage; `owner.length` of them are live."""
-
-    is_sliding = False
-
-    def __init__(self, owner: KeyValueCache, index: int) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.owner = owner
-        self.index = index
-
-    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        self.keys = self.owner.claim("keys", self.index, key_states)
-        self.values = self.owner.claim("values", self.index, value_states)
-        self.is_initialized = True
-
-    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> States:
-        """Write the new states after the live ones; views of both together. The owner has reserved the room."""
-        if not self.is_initialized:
-            self.lazy_initialization(key_states, value_states)
-        assert self.keys is not None and self.values is not None
-        start = self.owner.length
-        end = start + key_states.shape[-2]
-        self.keys[:, :, start:end] = key_states
-        self.values[:, :, start:end] = value_states
-        return self.keys[:, :, :end], self.values[:, :, :end]
-
-    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        return self.owner.length + query_length, 0
-
-    def get_seq_length(self) -> int:
-        return self.owner.length
-
-    def get_max_length(self) -> int:
-        return -1
-
-    def get_max_cache_shape(self) -> int:
-        """`get_max_length` under the name that earlier versions of transformers ask for."""
-        return -1
+Masks = list["torch.Tensor | None"]
+"""The mask of every layer cache, in the order of `KeyValueCache.parts`."""
 
 
 class KeyValueCache:
-    """One sequence's layers. `length`: live tokens; `room`: allocated ones; `limit`: the most it may ever hold, or None.
+    """kinds: of every layer. limit: the most tokens it may ever hold, or None. slack: shared by a model's sequences.
 
-    Layers of one shape share one tensor [layers, 1, heads, room, width] for keys and one for values, so that growing and
-    compacting take a handful of operations, not a handful for each layer."""
+    `length`: live tokens. `layers`: what transformers is given. `parts`: one layer cache a kind; `part_of[i]` is the index of
+    the one whose mask layer i reads."""
 
-    def __init__(self, num_layers: int, limit: int | None) -> None:
-        self.layers = [GrowingLayer(self, index) for index in range(num_layers)]
+    def __init__(self, kinds: Sequence[LayerKind], limit: int | None, slack: Slack | None = None) -> None:
         self.length = 0
-        self.room = 0
-        self.limit = limit
-        self._slabs: dict[tuple[str, int | None], torch.Tensor] = {}  # index None: shared by all layers of its shape
+        self.parts: list[LayerCache] = []
+        self.part_of: list[int] = [0] * len(kinds)
+        found: dict[int, Any] = {}
+        self.slack = slack = slack or Slack()
+        for attention, window in dict.fromkeys((kind.attention, kind.window) for kind in kinds if kind.attention != "none"):
+            members = [i for i, kind in enumerate(kinds) if (kind.attention, kind.window) == (attention, window)]
+            own = [index for index in members if kinds[index].stores]
+            for index in members:
+                self.part_of[index] = len(self.parts)
+            self.parts.append(_attention_layers(attention, window, own, limit, slack, [kinds[index] for index in own]))
+            found.update(self.parts[-1].layers)
+        states = {index: kind.num_states for index, kind in enumerate(kinds) if kind.num_states}
+        if states:
+            found.update({index: recurrent_layer(count) for index, count in states.items() if index not in found})
+            self.parts.append(RecurrentLayers({index: found[index] for index in states}))
+        self.layers: list[Any] = [found[index] if index in found else DummyLayer() for index in range(len(kinds))]
 
-    def reserve(self, length: int) -> None:
-        """Have room for `length` tokens: half as much again as now, in whole blocks, within the limit."""
-        if length <= self.room:
+    def prepare(self, layout: Layout) -> None:
+        """Make room for a pass after `length` tokens."""
+        for part in self.parts:
+            part.prepare(layout)
+
+    def masks(self, dtype: torch.dtype, device: torch.device) -> Masks:
+        """Of the pass prepared; see `LayerCache.mask`."""
+        return [part.mask(dtype, device) for part in self.parts]
+
+    def finish(self, length: int) -> None:
+        """The pass has succeeded."""
+        for part in self.parts:
+            part.finish(length)
+        self.length = length
+
+    def keep(self, start: int, path: Sequence[int]) -> None:
+        """Of the last pass, keep the tokens at the ascending indices `path`; a prefix of it is kept by rolling back."""
+        if list(path) == list(range(len(path))):
+            self.rollback(start + len(path))
             return
-        rounded = -(-max(length, self.room * 3 // 2) // BLOCK) * BLOCK
-        self.room = rounded if self.limit is None else max(length, min(rounded, self.limit))
-        for key, old in self._slabs.items():
-            new = old.new_empty((*old.shape[:-2], self.room, old.shape[-1]))
-            new[..., : self.length, :] = old[..., : self.length, :]
-            self._slabs[key] = new
-        for layer in self.layers:
-            if layer.is_initialized:
-                layer.keys, layer.values = self._view("keys", layer.index), self._view("values", layer.index)
+        for part in self.parts:
+            part.keep(start, path)
+        self.length = start + len(path)
 
-    def claim(self, which: str, index: int, like: torch.Tensor) -> torch.Tensor:
-        """Storage [1, heads, room, width] for layer `index`, of the shape and kind of `like` [1, heads, any, width]."""
-        batch, heads, _, width = like.shape
-        if (which, None) not in self._slabs:
-            self._slabs[which, None] = like.new_empty((len(self.layers), batch, heads, self.room, width))
-        shared = self._slabs[which, None]
-        shape = (batch, heads, self.room, width)
-        if shared.shape[1:] != shape or shared.dtype != like.dtype or shared.device != like.device:
-            self._slabs[which, index] = like.new_empty((1, *shape))
-        return self._view(which, index)
-
-    def _view(self, which: str, index: int) -> torch.Tensor:
-        own = self._slabs.get((which, index))
-        return self._slabs[which, None][index] if own is None else own[0]
+    def rollback(self, length: int) -> None:
+        """Forget all but at most the first `length` tokens: fewer stay (see `length`) where a kind cannot restore them."""
+        wanted = min(length, self.length)
+        while (possible := min(part.restorable(wanted) for part in self.parts)) < wanted:
+            wanted = possible
+        for part in self.parts:
+            part.rollback(wanted)
+        self.length = wanted
 
     @torch.inference_mode()
-    def compact(self, start: int, kept: Sequence[int]) -> None:
-        """Make the entries start + kept[i] contiguous from `start` on and set the length to their end. kept is ascending."""
-        moved = next((i for i, place in enumerate(kept) if place != i), len(kept))
-        if moved < len(kept):
-            sources = torch.tensor([start + place for place in kept[moved:]])
-            for slab in self._slabs.values():
-                sources = sources.to(slab.device)
-                slab[..., start + moved : start + len(kept), :] = slab.index_select(-2, sources)
-        self.length = start + len(kept)
+    def fork(self, length: int) -> KeyValueCache:
+        """A copy that holds at most the first `length` tokens, and shares nothing but the model's slack."""
+        copy = deepcopy(self, {id(self.slack): self.slack})
+        copy.rollback(length)
+        return copy
+
+    def entry_bytes(self) -> list[tuple[int, LayerCache]]:
+        """Every part with the bytes that one of its entries takes in all layers; the cache must have read something."""
+        found = []
+        for part in self.parts:
+            states = isinstance(part, RecurrentLayers)
+            held = sum(size_of(layer, states) for layer in part.layers.values())
+            found.append((held if states else held // max(part.num_entries(), 1), part))
+        return found
 
     def drop(self) -> None:
-        """Free every layer and break the reference cycle with them, so that memory goes at once."""
-        self.layers = []
-        self._slabs = {}
-        self.length = self.room = 0
+        """Free every layer and break the reference cycles with them, so that memory goes at once."""
+        for part in self.parts:
+            part.drop()
+        self.layers, self.parts = [], []
+        self.length = 0
+
+
+def _attention_layers(
+    attention: str, window: int | None, indices: Sequence[int], limit: int | None, slack: Slack, kinds: Sequence[LayerKind]
+) -> LayerCache:
+    states = max((kind.num_states for kind in kinds), default=0)
+    if attention == "full":
+        make: Callable[..., Any] = partial(HybridFullLayer, number_of_states=states) if states else FullLayer
+        return FullLayers(indices, limit, make_layer=make)
+    assert window is not None
+    make = partial(HybridWindowLayer, number_of_states=states) if states else WindowLayer
+    return (ChunkLayers if attention == "chunk" else WindowLayers)(indices, window, slack, make_layer=make)
+
+
+def size_of(layer: Any, states: bool) -> int:
+    """Bytes of a layer's states, or of its keys and values."""
+    tensors = [*layer.conv_states.values(), *layer.recurrent_states.values()] if states else [layer.keys, layer.values]
+    return sum(tensor.nbytes for tensor in tensors if tensor is not None)
 
 
 @dataclass
 class Segment:
-    """One sequence's part of a pass: its new tokens are `first` to `last` of the pass, `mask` [n, length + n] or None."""
+    """One sequence's part of a pass: its new tokens are `first` to `last` of the pass, `masks` those of its cache's parts."""
 
     cache: KeyValueCache
+    layout: Layout
     first: int
     last: int
-    mask: torch.Tensor | None
-    _masks: dict[tuple[int, torch.device], torch.Tensor] = field(default_factory=dict)
+    masks: Masks
+    _wide: dict[tuple[int, int, torch.device], torch.Tensor] = field(default_factory=dict)
 
-    def mask_for(self, group: int, device: torch.device) -> torch.Tensor | None:
-        """The mask for rows of `group` query heads laid side by side, [group * n, length + n]; made once a pass."""
-        if self.mask is None:
+    def mask(self, layer: int) -> torch.Tensor | None:
+        """The mask [n, entries] that layer number `layer` reads by."""
+        return self.masks[self.cache.part_of[layer]]
+
+    def mask_for(self, layer: int, group: int, device: torch.device) -> torch.Tensor | None:
+        """The mask for rows of `group` query heads laid side by side, [group * n, entries]; made once a pass and kind."""
+        mask = self.mask(layer)
+        if mask is None:
             return None
-        if (group, device) not in self._masks:
-            num_tokens, width = self.mask.shape
-            whole = self.mask.as_strided((num_tokens, self.mask.stride(0)), (self.mask.stride(0), 1))  # with its padding
-            self._masks[group, device] = whole.to(device).repeat(group, 1)[:, :width]
-        return self._masks[group, device]
+        key = self.cache.part_of[layer], group, device
+        if key not in self._wide:
+            num_tokens, width = mask.shape
+            whole = mask.as_strided((num_tokens, mask.stride(0)), (mask.stride(0), 1))  # with its padding
+            self._wide[key] = whole.to(device).repeat(group, 1)[:, :width]
+        return self._wide[key]
 
 
 class Pass(Cache):
@@ -154,14 +168,16 @@ class Pass(Cache):
         self.segments = segments
         self.num_updates = 0
         self.num_taken = 0
+        self.layer = 0
         self._views: list[States] | None = None
 
     def update(self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *args: Any, **kwargs: Any) -> States:
         self.num_updates += 1
+        self.layer = layer_idx
         if len(self.segments) == 1:
             views = self.segments[0].cache.layers[layer_idx].update(key_states, value_states)
             self._views = [views]
-            return views
+            return views  # type: ignore[no-any-return]
         self._views = [
             part.cache.layers[layer_idx].update(
                 key_states[:, :, part.first : part.last], value_states[:, :, part.first : part.last]
@@ -184,4 +200,5 @@ class Pass(Cache):
     @property
     def can_be_shared(self) -> bool:
         """After a pass of one segment: whether every layer read, through our attention, exactly what its update gave it."""
-        return 0 < self.num_updates == self.num_taken == len(self.layers)
+        shares = all(part.shares_passes for part in self.segments[0].cache.parts)
+        return shares and 0 < self.num_updates == self.num_taken == len(self.layers)

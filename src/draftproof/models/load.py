@@ -1,4 +1,4 @@
-"""From a name to a model: a hub id, a local folder, a GGUF file, or the short name of the default model."""
+"""From a name to a model: a hub id, a local folder, a GGUF file, a PEFT adapter, or the short name of the default model."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from typing import Any
 import torch
 
 from draftproof.errors import MissingExtraError, UsageError
+from draftproof.models.adapters import base_of, is_adapter_folder, with_adapter
+from draftproof.models.checkpoint import extras, refuse_drafter
 from draftproof.models.convert import converted_gguf, first_line, is_model_folder, no_progress_bars, note
 from draftproof.models.hf import HFModel
 from draftproof.models.pull import PULLABLE, pulled_folder
@@ -26,6 +28,7 @@ _DTYPE_NAMES = {
     "fp64": "float64",
 }
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "vocab.txt")
 
 
 def load_model(
@@ -42,31 +45,57 @@ def load_model(
 ) -> HFModel:
     """Load a causal language model with its tokenizer.
 
-    name_or_path: a hub id, a folder with config.json, a .gguf file (converted once), or `smollm2-135m-instruct`.
+    name_or_path: a hub id, a folder with config.json, a folder with a PEFT adapter (its base model is loaded and the adapter
+    merged into it), a .gguf file (converted once), or `smollm2-135m-instruct`.
     dtype, device: see `choose_dtype` and `choose_device`. device_map: handed to transformers (needs accelerate) instead of
     `device`. max_length: hold sessions to fewer tokens than the model could take. check: see `HFModel`.
-    UsageError in one sentence when there is no such model, UnsupportedModelError when it cannot be decoded exactly.
+    UsageError in one sentence when there is no such model, UnsupportedModelError when it cannot be decoded exactly. What the
+    checkpoint holds beside the model and is not used, such as multi-token-prediction layers, is said once and in `notes`.
     """
-    from transformers import AutoConfig, AutoModelForCausalLM
-
     if device_map is not None and find_spec("accelerate") is None:
         raise MissingExtraError("accelerate", "device-map")
-    place, offline = locate(str(name_or_path), revision)
+    adapter = Path(name_or_path).expanduser()
+    base = base_of(adapter) if is_adapter_folder(adapter) else str(name_or_path)
+    place, offline = locate(base, revision)
     common = {"revision": revision, "trust_remote_code": trust_remote_code, "local_files_only": offline}
     with _one_sentence(name_or_path), no_progress_bars():
-        config = AutoConfig.from_pretrained(place, **common)
-        check_config(config, max_length)
+        config = _load_config(place, common, max_length)
         where = choose_device(device)
         options: dict[str, Any] = {"dtype": choose_dtype(dtype, where, _checkpoint_dtype(config)), **common}
         if attn_implementation is not None:
             options["attn_implementation"] = attn_implementation
         if device_map is not None:
             options["device_map"] = device_map
-        module: Any = AutoModelForCausalLM.from_pretrained(place, **options)
-        if device_map is None:
+        module, tokenizer = _load_parts(place, options, common, adapter if base != str(name_or_path) else None)
+        if device_map is None and getattr(config, "quantization_config", None) is None:
             module.to(where)
-        tokenizer = _load_tokenizer(place, common)
-    return HFModel(module, tokenizer, name=str(name_or_path), max_length=max_length, check=check)
+    notes = extras(config, place)
+    for said in notes:
+        note(f"{name_or_path}: {said}")
+    return HFModel(module, tokenizer, name=str(name_or_path), max_length=max_length, check=check, notes=notes)
+
+
+def _load_config(place: str, common: dict[str, Any], max_length: int | None) -> Any:
+    """The config at `place`, if the model can be decoded exactly; a drafter's is refused before transformers wonders at it."""
+    from transformers import AutoConfig, PreTrainedConfig
+
+    raw, _ = PreTrainedConfig.get_config_dict(place, **common)
+    refuse_drafter(place, raw)
+    config = AutoConfig.from_pretrained(place, **common)
+    check_config(config, max_length)
+    return config
+
+
+def _load_parts(place: str, options: dict[str, Any], common: dict[str, Any], adapter: Path | None) -> tuple[Any, Any]:
+    """The module and its tokenizer; with an adapter, whose own tokenizer goes before the base's."""
+    from transformers import AutoModelForCausalLM
+
+    module: Any = AutoModelForCausalLM.from_pretrained(place, **options)
+    if adapter is None:
+        return module, _load_tokenizer(place, common)
+    has_tokenizer = any((adapter / file).is_file() for file in _TOKENIZER_FILES)
+    tokenizer = _load_tokenizer(str(adapter) if has_tokenizer else place, common)
+    return with_adapter(module, adapter, len(tokenizer) if has_tokenizer else None), tokenizer
 
 
 def locate(name: str, revision: str | None = None) -> tuple[str, bool]:
@@ -161,9 +190,8 @@ def _load_tokenizer(place: str, common: dict[str, Any]) -> Any:
     """The tokenizer beside the model, or None (with a note) when there is none: ids in and ids out then."""
     from transformers import AutoTokenizer
 
-    known = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "vocab.txt")
     folder = Path(place)
-    if folder.is_dir() and not any((folder / file).is_file() for file in known):
+    if folder.is_dir() and not any((folder / file).is_file() for file in _TOKENIZER_FILES):
         note(f"{place} has no tokenizer; prompts must be token ids")
         return None
     return AutoTokenizer.from_pretrained(place, **common)

@@ -7,18 +7,22 @@ from typing import Any
 import torch
 
 from draftproof.errors import UnsupportedModelError
+from draftproof.models.pieces import Continuing
 from draftproof.models.protocol import Step, extend
 
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-2}
 """Allowed root-mean-square difference of logits in units of their spread; rounding stays far below, a wrong mask far above."""
 HALF_TOLERANCE = 0.2
+MIXED_TOLERANCE = 0.5
+"""For weights quantised so that rows of a pass influence each other: such a model may draft, and only has to be recognised."""
 
 
 def check_forward(model: Any) -> None:
     """Raise UnsupportedModelError when `model` (an HFModel) computes something else through its cache than without one.
 
     Reads two short sequences that share their start, once whole and without a cache, once as a chain that is partly rolled
-    back, a tree of both ways on, and a token after the path kept. About three short passes."""
+    back, a tree of both ways on (one way after the other where trees cannot be read), and a token after the path kept. About
+    three short passes."""
     if model.max_length is not None and model.max_length < 6:
         return
     ids = [(7919 * i + 11) % model.num_input_ids for i in range(8)]
@@ -36,7 +40,8 @@ def check_forward(model: Any) -> None:
     expected = torch.stack([whole[0, 3], whole[1, 3], whole[0, 4], whole[1, 4], whole[0, 5]]).float()
     spread = expected.std(dim=-1)
     difference = (ours.float() - expected).square().mean(dim=-1).sqrt()
-    if bool((difference > TOLERANCE.get(model.dtype, HALF_TOLERANCE) * spread).any()):
+    allowed = MIXED_TOLERANCE if model.rows_mix else TOLERANCE.get(model.dtype, HALF_TOLERANCE)
+    if bool((difference > allowed * spread).any()):
         share = float((difference / spread).max())
         raise UnsupportedModelError(
             f"{kind} gives other logits through our cache than by itself (a difference of {share:.2g} of their spread),"
@@ -45,13 +50,57 @@ def check_forward(model: Any) -> None:
 
 
 def _through_the_cache(model: Any, common: list[int], first: list[int], second: list[int]) -> torch.Tensor:
-    """Logits [5, vocab] after first[0], second[0], first[1], second[1] (read as a tree) and first[2]."""
-    session = model.open()
+    """Logits [5, vocab] after first[0], second[0], first[1], second[1] and first[2]; another sequence is read meanwhile."""
+    session, other = model.open(), model.open()
     try:
         extend(Step(session, [*common, second[2]], rows=[0]))
+        extend(Step(other, second, rows=[0]))
         session.rollback(len(common))
-        tree = extend(Step(session, [first[0], second[0], first[1], second[1]], parents=[-1, -1, 0, 1])).logits
-        session.keep([0, 2])
-        return torch.cat([tree, extend(Step(session, [first[2]])).logits])
+        return (_as_a_tree if model.supports_trees else _as_chains)(session, first, second)
+    finally:
+        session.close()
+        other.close()
+
+
+def _as_a_tree(session: Any, first: list[int], second: list[int]) -> torch.Tensor:
+    tree = extend(Step(session, [first[0], second[0], first[1], second[1]], parents=[-1, -1, 0, 1])).logits
+    session.keep([0, 2])
+    return torch.cat([tree, extend(Step(session, [first[2]])).logits])
+
+
+def _as_chains(session: Any, first: list[int], second: list[int]) -> torch.Tensor:
+    start = session.length
+    ways = []
+    for way in (second, first):
+        session.rollback(start)
+        ways.append(extend(Step(session, way[:2])).logits)
+    on_second, on_first = ways
+    last = extend(Step(session, [first[2]])).logits
+    return torch.cat([on_first[:1], on_second[:1], on_first[1:], on_second[1:], last])
+
+
+def find_continuing(model: Any) -> Continuing:
+    """How a model with recurrent layers reads several tokens at once: from its states, or blind to them.
+
+    Some layers of transformers use their state when one token is read and ignore it when several are (Mamba 1 and Jamba in
+    5.24). Found by putting two states under the same two tokens: equal logits mean that the state was not looked at."""
+    model.continuing = Continuing.WITH_STATES
+    for name in ("conv_states", "recurrent_states"):
+        ones, twos = (_with_states(model, name, value) for value in (0.0, 1.0))
+        if ones is not None and torch.equal(ones, twos):
+            return Continuing.TOKEN_BY_TOKEN
+    return Continuing.WITH_STATES
+
+
+def _with_states(model: Any, name: str, value: float) -> Any:
+    """Logits [2, vocab] of two tokens read together after every state called `name` was set to `value`; None without any."""
+    session = model.open()
+    try:
+        extend(Step(session, [1, 2, 3], rows=[]))
+        states = [state for layer in session.cache.layers for state in getattr(layer, name, {}).values() if state is not None]
+        with torch.inference_mode():
+            for state in states:
+                state.fill_(value)
+        return extend(Step(session, [4, 5])).logits if states else None
     finally:
         session.close()

@@ -1,66 +1,30 @@
-"""Which models can be decoded exactly here: refusals by name when a model is loaded, and one check that it takes our cache.
-
-A draft is forgotten by cutting the cache at a length. That is only right where every layer is full attention over stored keys
-and values; a layer that folds the past into a state, or drops keys once a window is full, is refused with its name.
-"""
+"""Which models can be decoded exactly here: the kind of every layer, and refusals by name when a model is loaded."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from draftproof.errors import UnsupportedModelError
-
-FULL_ATTENTION = {"full_attention", "attention", "dummy"}
-"""Layer types whose past can be cut at any length ("dummy": a layer without a past of its own)."""
-
-WINDOWED = {"sliding_attention": "sliding_window", "chunked_attention": "attention_chunk_size"}
+from draftproof.models.caches.kinds import LayerKind, layer_kinds
 
 
-def check_config(config: Any, max_length: int | None = None) -> None:
-    """Raise UnsupportedModelError for an encoder-decoder, a multimodal model, or a layer whose past cannot be cut by length.
+def check_config(config: Any, max_length: int | None = None) -> list[LayerKind]:
+    """The kind of every layer's cache; UnsupportedModelError for an encoder-decoder, a multimodal model, or a layer whose past
+    can neither be cut by length nor restored.
 
-    max_length: the most tokens a session will hold; a window at least as wide never drops anything and is allowed."""
+    max_length: the most tokens a session will hold; a window at least as wide never drops anything and is full attention."""
     kind = type(config).__name__
     if getattr(config, "is_encoder_decoder", False):
         raise UnsupportedModelError(f"{kind} is an encoder-decoder model; only decoder-only language models can be used")
     if config.get_text_config(decoder=True) is not config:
         raise UnsupportedModelError(f"{kind} takes more than text; only text-only decoders can be used")
-    limit = max_length if max_length is not None else context_limit(config)
-    for index, layer_type in enumerate(layer_types(config)):
-        if layer_type in FULL_ATTENTION:
-            continue
-        window = getattr(config, WINDOWED.get(layer_type, ""), None)
-        if window is None:
-            raise UnsupportedModelError(
-                f"layer {index} of {kind} is {layer_type}: its state cannot be rolled back by length,"
-                " so a rejected draft would stay in it"
-            )
-        if limit is None or window < limit:
-            raise UnsupportedModelError(
-                f"layer {index} of {kind} is {layer_type} over {window} tokens, which forgets what a rollback must restore;"
-                f" with max_length={window} the model can be used up to its window"
-            )
+    return layer_kinds(config, max_length if max_length is not None else context_limit(config))
 
 
 def context_limit(config: Any) -> int | None:
     """How many positions the config allows, or None when it sets no limit."""
     limit = getattr(config, "max_position_embeddings", None)
     return int(limit) if isinstance(limit, int) and limit > 0 else None
-
-
-def layer_types(config: Any) -> list[str]:
-    """The kind of every layer, in transformers' own words."""
-    if "local" in (getattr(config, "attention_layers", None) or ()):  # GPT-Neo keeps its windows under another name
-        return ["full_attention" if kind == "global" else "local attention" for kind in config.attention_layers]
-    try:
-        from transformers.cache_utils import get_layer_types_and_kwargs
-    except ImportError:
-        declared = getattr(config, "layer_types", None) or getattr(config, "layers_block_type", None)
-        if declared:
-            return list(declared)
-        kind = "sliding_attention" if getattr(config, "sliding_window", None) else "full_attention"
-        return [kind] * config.num_hidden_layers
-    return list(get_layer_types_and_kwargs(config)[0])
 
 
 def check_module(module: Any) -> None:
@@ -78,4 +42,18 @@ def check_module(module: Any) -> None:
     if attention not in ("sdpa", "eager", None):
         raise UnsupportedModelError(
             f"{kind} runs {attention!r} attention, which takes no mask; load it with attn_implementation='sdpa'"
+        )
+
+
+def num_rows(head: Any) -> int:
+    """How many token ids an output layer gives logits for; a quantised one keeps its weights behind other names."""
+    return int(getattr(head, "out_features", None) or head.weight.shape[0])
+
+
+def check_target(model: Any) -> None:
+    """Raise UnsupportedModelError for a model that can draft but whose rows influence each other, so that it cannot verify."""
+    reason = getattr(model, "rows_mix", None)
+    if reason is not None:
+        raise UnsupportedModelError(
+            f"{model.name} cannot be a target: {reason}, so a draft would change the logits it is verified by"
         )

@@ -1,0 +1,80 @@
+"""Storage for the keys and values of several layers, handed out as views."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+
+BLOCK = 256
+"""Tokens by which room is rounded up."""
+
+
+class Slabs:
+    """Layers of one shape share one tensor [layers, 1, heads, room, width] for keys and one for values, so that growing and
+    moving take a handful of operations, not a handful for each layer."""
+
+    def __init__(self, num_layers: int, *, zeroed: bool = False) -> None:
+        self.num_layers = num_layers
+        self.zeroed = zeroed  # entries that are shown before they were written must hold numbers, not whatever memory holds
+        self.room = 0
+        self._slabs: dict[tuple[str, int | None], torch.Tensor] = {}  # number None: shared by all layers of its shape
+
+    def claim(self, which: str, number: int, like: torch.Tensor) -> torch.Tensor:
+        """Storage [1, heads, room, width] for the layer `number`, of the shape and kind of `like` [1, heads, any, width]."""
+        batch, heads, _, width = like.shape
+        if (which, None) not in self._slabs:
+            self._slabs[which, None] = self._new(like, (self.num_layers, batch, heads, self.room, width))
+        shared = self._slabs[which, None]
+        shape = (batch, heads, self.room, width)
+        if shared.shape[1:] != shape or shared.dtype != like.dtype or shared.device != like.device:
+            self._slabs[which, number] = self._new(like, (1, *shape))
+        return self.view(which, number)
+
+    def view(self, which: str, number: int) -> torch.Tensor:
+        """The storage claimed before."""
+        own = self._slabs.get((which, number))
+        return self._slabs[which, None][number] if own is None else own[0]
+
+    def resize(self, room: int, old: Any, new: Any) -> None:
+        """Have storage for `room` tokens, with the entries at `old` (a slice or places) at `new`; views must be taken anew."""
+        self.room = room
+        for key, slab in self._slabs.items():
+            grown = self._new(slab, (*slab.shape[:-2], room, slab.shape[-1]))
+            grown[..., new, :] = slab[..., old, :]
+            self._slabs[key] = grown
+
+    def _new(self, like: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+        return like.new_zeros(shape) if self.zeroed else like.new_empty(shape)
+
+    def clear(self, places: Any) -> None:
+        """Zero the entries at `places`."""
+        for slab in self._slabs.values():
+            slab[..., places, :] = 0
+
+    def move(self, sources: list[int], destinations: list[int]) -> None:
+        """Copy the entries at `sources` to `destinations`; the two may overlap."""
+        for slab in self._slabs.values():
+            where = torch.tensor(sources, device=slab.device)
+            first, last = destinations[0], destinations[-1]
+            target: Any = slice(first, last + 1)
+            if last - first + 1 != len(destinations):
+                target = torch.tensor(destinations, device=slab.device)
+            slab[..., target, :] = slab.index_select(-2, where)
+
+    def views(self, layers: Iterable[Any]) -> None:
+        """Give every initialised layer its storage again, after it was moved."""
+        for layer in layers:
+            if layer.is_initialized:
+                layer.keys, layer.values = self.view("keys", layer.number), self.view("values", layer.number)
+
+    def drop(self) -> None:
+        self._slabs = {}
+        self.room = 0
+
+
+def moved(path: list[int]) -> tuple[list[int], list[int]]:
+    """Which entries of `path` have to move to make it contiguous from 0, and where to."""
+    first = next((i for i, place in enumerate(path) if place != i), len(path))
+    return path[first:], list(range(first, len(path)))

@@ -1,0 +1,105 @@
+"""One sequence read by an `HFModel`: its tokens, and a cache that may lag behind them after a rollback."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from draftproof.errors import UsageError
+from draftproof.models.cache import KeyValueCache
+from draftproof.models.layout import is_chain
+from draftproof.models.protocol import LanguageModel
+
+if TYPE_CHECKING:
+    from draftproof.models.hf import HFModel
+
+
+class HFSession:
+    """`length` counts the tokens read. Those a rollback could not restore are read again by the next pass (`unread`)."""
+
+    def __init__(self, model: HFModel) -> None:
+        self.model: LanguageModel = model
+        self._model = model
+        self._cache: KeyValueCache | None = KeyValueCache(model.layer_kinds, model.max_length, model.slack)
+        self._tokens: list[int] = []
+        self._last_parents: Sequence[int] | None = None
+        self._last_start = 0
+        self._after_tree = False
+
+    @property
+    def length(self) -> int:
+        return len(self._tokens)
+
+    @property
+    def tokens(self) -> Sequence[int]:
+        return self._tokens
+
+    @property
+    def unread(self) -> Sequence[int]:
+        """Tokens that count as read, but have to be read again before the next pass."""
+        return self._tokens[self.cache.length :]
+
+    @property
+    def cache(self) -> KeyValueCache:
+        """The keys, values and states; UsageError once closed."""
+        if self._cache is None:
+            raise UsageError("this session is closed")
+        return self._cache
+
+    def rollback(self, length: int) -> None:
+        """Forget all but the first `length` tokens; UsageError when fewer were read, or when it would cut through a tree."""
+        if not 0 <= length <= self.length:
+            raise UsageError(f"cannot roll back to {length} tokens: the session holds {self.length}")
+        if self._after_tree and length > self._last_start:
+            raise UsageError(f"a tree was read after {self._last_start} tokens: use keep() to choose a path of it")
+        self.cache.rollback(length)
+        del self._tokens[length:]
+        self._last_parents, self._after_tree = None, False
+
+    def keep(self, path: Sequence[int]) -> None:
+        """Keep the tokens of the last `extend` at the indices `path`, a way down from the context; forget its others."""
+        if self._last_parents is None:
+            raise UsageError("keep() follows an extend(); nothing was read since the last keep() or rollback()")
+        above = -1
+        for node in path:
+            if not 0 <= node < len(self._last_parents) or self._last_parents[node] != above:
+                raise UsageError(f"keep({list(path)}) is not a way down what was just read: {node} does not follow {above}")
+            above = node
+        start = self._last_start
+        self.cache.keep(start, path)
+        self._tokens[start:] = [self._tokens[start + node] for node in path]
+        self._last_parents, self._after_tree = None, False
+
+    def fork(self, length: int) -> HFSession:
+        """Another session of the model that has read the first `length` tokens of this one, and shares nothing with it."""
+        if not 0 <= length <= self.length:
+            raise UsageError(f"cannot fork at {length} tokens: the session holds {self.length}")
+        copy = HFSession(self._model)
+        copy._cache = self.cache.fork(length)
+        copy._tokens = self._tokens[:length]
+        return copy
+
+    def close(self) -> None:
+        if self._cache is not None:
+            self._cache.drop()
+        self._cache = None
+        self._tokens, self._last_parents, self._after_tree = [], None, False
+
+    def require_ready(self) -> None:
+        """UsageError when closed, or when a tree still waits for keep() or rollback()."""
+        if self._after_tree:
+            raise UsageError("a tree was read: choose what stays with keep() or rollback() before reading on")
+        assert self.cache is not None
+
+    def note_read(self, tokens: Sequence[int], parents: Sequence[int] | None) -> None:
+        """A pass over `tokens` has succeeded: they count as read."""
+        self._last_start = self.length
+        self._last_parents = parents if parents is not None else range(-1, len(tokens) - 1)
+        self._after_tree = not is_chain(parents)
+        self._tokens.extend(int(token) for token in tokens)
+        self.cache.finish(self.length)
+
+    def recover(self) -> None:
+        """A pass has failed: go back to what was there before it, as far as the cache can."""
+        if self._cache is not None:
+            self._cache.rollback(self.length)
