@@ -28,11 +28,14 @@ PROGRAM = "draftproof"
 
 VERBS = {
     "generate": "Generate text from a prompt, plainly or speculatively, or both side by side.",
+    "chat": "Talk with a model; a turn reads only what is new.",
     "pull": "Fetch the default model and keep it in the cache.",
     "plan": "Foretell whether speculation pays, with which drafter and which draft length.",
     "bench": "Measure ways of generating against plain decoding, on the same prompts.",
     "report": "Put several results of plan and bench on one HTML page.",
     "audit": "Check that a decoder's output law is exactly its target's.",
+    "train": "Train draft heads and draft models on text the target wrote itself.",
+    "doctor": "Say what this machine and a pair of models can do, and why not more.",
     "simulate": "Tell what a draft would bring, from acceptance and cost alone.",
     "experiments": "Run the experiments on exactness and speed, and draw their figures.",
 }

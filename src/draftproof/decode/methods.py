@@ -108,6 +108,33 @@ def _ngram(config: SpeculativeConfig, parts: Parts) -> Drafter:
     return NGram(longest or shortest, shortest or longest, tree=config.shape)
 
 
+def _medusa(config: SpeculativeConfig, parts: Parts) -> Drafter:
+    from draftproof.drafters.medusa import Medusa
+
+    return Medusa(_head("medusa", config, parts), tree=config.shape)
+
+
+def _eagle(config: SpeculativeConfig, parts: Parts) -> Drafter:
+    """One drafter for both generations of heads: they differ in the network alone."""
+    from draftproof.drafters.eagle import Eagle
+
+    return Eagle(
+        _head(config.method, config, parts),
+        config.option("draft_sample_method"),
+        num_nodes=config.option("dynamic_tree_nodes"),
+        top_k=config.option("dynamic_tree_top_k"),
+        name=config.method,
+    )
+
+
+def _head(method: str, config: SpeculativeConfig, parts: Parts) -> Any:
+    from draftproof.heads.folder import load_head
+    from draftproof.heads.target import target_view
+
+    assert config.model is not None
+    return load_head(config.model, target_view(parts.target), method)
+
+
 def siblings(config: SpeculativeConfig) -> Selection:
     """How sampled siblings come about: as asked, else as the rule needs it."""
     asked: Selection | None = config.option("tree_selection")
@@ -129,6 +156,11 @@ TREE_SELECTION = Option(
 LOOKUP = (
     Option("prompt_lookup_max", None, count_from(1), "longest suffix looked up, in tokens (3)"),
     Option("prompt_lookup_min", None, count_from(1), "shortest suffix looked up, in tokens (1)"),
+)
+
+DYNAMIC_TREE = (
+    Option("dynamic_tree_nodes", 0, count_from(0), "nodes of EAGLE-2's tree, the likeliest; 0 drafts a chain", vllm=False),
+    Option("dynamic_tree_top_k", 10, count_from(1), "continuations of a node that EAGLE-2's tree looks at", vllm=False),
 )
 
 METHODS: dict[str, Method] = {
@@ -153,6 +185,33 @@ METHODS: dict[str, Method] = {
             options=LOOKUP,
             trees=True,
             replayable=True,
+            vllm=True,
+        ),
+        Method(
+            "medusa",
+            "heads on the last hidden state, one a position",
+            4,
+            _medusa,
+            model="folder",
+            trees=True,
+            vllm=True,
+        ),
+        Method(
+            "eagle",
+            "a head that predicts the target's next feature",
+            4,
+            _eagle,
+            model="folder",
+            options=(DRAFT_SAMPLE_METHOD, *DYNAMIC_TREE),
+            vllm=True,
+        ),
+        Method(
+            "eagle3",
+            "a head over three fused layers of the target",
+            4,
+            _eagle,
+            model="folder",
+            options=(DRAFT_SAMPLE_METHOD, *DYNAMIC_TREE),
             vllm=True,
         ),
     )

@@ -1,0 +1,211 @@
+"""`draftproof train`: draft heads and draft models for a target, from text the target wrote itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from draftproof.cli import options
+from draftproof.errors import UsageError
+
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        "--data", metavar="FILE", help="Prompts, one JSON object a line. Default: a built-in set.", show_default=False
+    ),
+]
+Builtin = Annotated[
+    list[str] | None,
+    typer.Option("--builtin", metavar="KIND", help="Built-in prompts beside the file's: chat, code or summary; repeatable."),
+]
+Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Where to write; an interrupted run goes on from there.")]
+Limit = Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="At most N prompts.")]
+MaxTokens = Annotated[int, typer.Option("--max-tokens", metavar="N", min=1, help="Most tokens of an answer.")]
+MaxPrompt = Annotated[int, typer.Option("--max-prompt-tokens", metavar="N", min=1, help="Leave longer prompts out.")]
+BatchSize = Annotated[int, typer.Option("--batch-size", metavar="N", min=1, help="Answers written at a time.")]
+Temperatures = Annotated[
+    list[float] | None,
+    typer.Option("--temperature", metavar="X", min=0, help="One of these for each answer; repeatable. Default: 0 0.7 0.7 1."),
+]
+Part = Annotated[
+    str, typer.Option("--part", metavar="I/N", help="Write the I-th of N parts, beside the others' in the same folder.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group of commands to `app`."""
+    group = typer.Typer(help="Train draft heads and draft models on text the target wrote itself.", no_args_is_help=True)
+    group.command("data")(data)
+    for method in ("medusa", "eagle", "eagle3"):
+        group.command(method, help=f"Train a head for method {method}.")(_trainer(method))
+    app.add_typer(group, name="train")
+
+
+def data(
+    out: Out,
+    target: options.Target = None,
+    data: Data = None,
+    builtin: Builtin = None,
+    limit: Limit = None,
+    max_tokens: MaxTokens = 256,
+    max_prompt_tokens: MaxPrompt = 512,
+    temperature: Temperatures = None,
+    batch_size: BatchSize = 32,
+    part: Part = "1/1",
+    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Mixed with every answer's own.")] = 0,
+    dtype: options.Dtype = "auto",
+    device: options.Device = "auto",
+    threads: options.Threads = None,
+) -> None:
+    """Let the target answer prompts and keep what it writes, for training heads on it."""
+    from draftproof.cli.progress import telling
+    from draftproof.train.answers import Writing, write_answers
+    from draftproof.train.mixture import gather
+    from draftproof.train.store import TextWriter
+
+    number, parts = _part(part)
+    given = {"temperatures": tuple(temperature)} if temperature else {}
+    how = Writing(max_tokens=max_tokens, max_prompt_tokens=max_prompt_tokens, seed=seed, batch_size=batch_size, **given)
+    prompts = gather(data, kinds=builtin or (), limit=limit)
+    mine = [prompt for index, prompt in enumerate(prompts) if index % parts == number]
+    model = load_target(target, dtype, device, threads)
+    writer = TextWriter(out, how.about(model), model.vocab_size, "" if parts == 1 else f"part{number + 1}of{parts}-")
+    with telling() as tell:
+        write_answers(
+            model,
+            model.tokenizer,
+            mine,
+            writer,
+            how,
+            lambda done, total, tokens: tell(f"answers, {tokens} tokens written now", done, total),
+        )
+    typer.echo(f"{len(writer.done)} answers are in {out}")
+
+
+HeadData = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        metavar="PATH",
+        help="A folder that `train data` wrote, or a file of prompts to be answered first. Default: built-in prompts.",
+        show_default=False,
+    ),
+]
+Count = typer.Option
+
+
+def _trainer(method: str) -> Any:
+    """The command that trains heads of one method."""
+
+    def command(
+        out: Out,
+        target: options.Target = None,
+        data: HeadData = None,
+        limit: Limit = None,
+        steps: Annotated[int, Count("--steps", metavar="N", min=1, help="Optimiser steps.")] = 2000,
+        batch_size: Annotated[int, Count("--batch-size", metavar="N", min=1, help="Texts a step.")] = 4,
+        learning_rate: Annotated[float, Count("--learning-rate", metavar="X", min=0, help="Of AdamW.")] = 1e-3,
+        loss: Annotated[
+            str, Count("--loss", metavar="NAME", help="cross_entropy, total_variation or log_acceptance.")
+        ] = "cross_entropy",
+        unroll: Annotated[int, Count("--unroll", metavar="N", min=1, help="Positions ahead that are trained.")] = 7,
+        evaluate_every: Annotated[int, Count("--evaluate-every", metavar="N", min=1, help="Steps between looks.")] = 100,
+        patience: Annotated[int, Count("--patience", metavar="N", min=0, help="Looks without gain; 0: never stop.")] = 5,
+        draft_vocab_size: Annotated[int, Count("--draft-vocab-size", metavar="N", min=1, help="Of eagle3.")] = 4096,
+        num_heads: Annotated[int, Count("--num-heads", metavar="N", min=1, help="Of medusa.")] = 4,
+        max_length: Annotated[int, Count("--max-length", metavar="N", min=4, help="Cut longer texts here.")] = 1024,
+        seed: Annotated[int, Count("--seed", metavar="N", min=0, help="Of weights and order.")] = 0,
+        dtype: options.Dtype = "float32",
+        device: options.Device = "auto",
+        threads: options.Threads = None,
+    ) -> int:
+        from draftproof.train.loop import Settings
+        from draftproof.train.run import Recipe
+
+        settings = Settings(
+            steps=steps,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            loss=loss,
+            unroll=min(unroll, num_heads) if method == "medusa" else unroll,
+            evaluate_every=evaluate_every,
+            patience=patience,
+            seed=seed,
+        )
+        recipe = Recipe(method, draft_vocab_size=draft_vocab_size, num_heads=num_heads)
+        model = load_target(target, dtype, device, threads)
+        return _train(model, recipe, settings, out, data, limit, max_length)
+
+    return command
+
+
+def _train(model: Any, recipe: Any, settings: Any, out: Path, data: Path | None, limit: int | None, max_length: int) -> int:
+    from draftproof.train.run import train_head
+    from draftproof.train.store import read_about, shortened
+
+    texts = shortened(_texts(model, data, out, limit), max_length)
+    about = read_about(data) if data is not None and data.is_dir() else {}
+
+    def tell(look: Any) -> None:
+        chances = " ".join(f"{chance:.2f}" for chance in look.acceptance.marginal)
+        length = look.acceptance.mean_acceptance_length
+        typer.echo(f"step {look.step}: loss {look.loss:.3f}, held out {chances}, {length:.2f} tokens a round", err=True)
+
+    trained = train_head(
+        model,
+        texts,
+        recipe,
+        settings,
+        out,
+        tell=tell,
+        warn=lambda sentence: typer.echo(f"warning: {sentence}", err=True),
+        about_texts={"written": about},
+    )
+    typer.echo(f"the head is in {out}, its card in {out / 'card.md'}")
+    for fault in trained.faults:
+        typer.echo(f"check failed: {fault}", err=True)
+    return 1 if trained.faults else 0
+
+
+def _texts(model: Any, data: Path | None, out: Path, limit: int | None) -> list[Any]:
+    """The texts to train on: those of a folder, or the target's answers to prompts, written beside the head first."""
+    from draftproof.train.answers import Writing, write_answers
+    from draftproof.train.mixture import gather
+    from draftproof.train.store import TextWriter, read_about, read_texts
+
+    if data is not None and data.is_dir():
+        about = read_about(data)
+        if about["vocab_size"] != model.vocab_size:
+            raise UsageError(
+                f"the texts in {data} are of a vocabulary of {about['vocab_size']}; {model.name} has {model.vocab_size}"
+            )
+        return read_texts(data)[:limit]
+    how = Writing()
+    writer = TextWriter(out / "texts", how.about(model), model.vocab_size)
+    write_answers(model, model.tokenizer, gather(data, limit=limit), writer, how)
+    return read_texts(out / "texts")
+
+
+def load_target(name: str | None, dtype: str, device: str, threads: int | None) -> Any:
+    """The target with its tokenizer; UsageError when it has none, for then there is nothing to ask it with."""
+    import torch
+
+    from draftproof.models.load import load_model
+    from draftproof.models.pull import DEFAULT_MODEL
+
+    if threads is not None:
+        torch.set_num_threads(threads)
+    model = load_model(name or DEFAULT_MODEL, dtype=dtype, device=device)
+    if model.tokenizer is None:
+        raise UsageError(f"{model.name} has no tokenizer: it cannot be asked anything")
+    return model
+
+
+def _part(text: str) -> tuple[int, int]:
+    """(index from 0, number of parts) of "I/N"."""
+    first, _, last = text.partition("/")
+    if not (first.isdigit() and last.isdigit() and 1 <= int(first) <= int(last)):
+        raise UsageError(f"--part is {text!r}; it is like 1/2, the first of two parts")
+    return int(first) - 1, int(last)

@@ -1,0 +1,226 @@
+"""`eagle` and `eagle3`: a head reads the target's own hidden states and goes on from its own output (2401.15077, 2503.01840).
+
+The states come from the passes that verified earlier drafts, through `observe`; there is no second forward of the target. A
+round first reads the rows whose true features are new (the replacement or bonus has none yet: its row carries the feature of
+the token before it), then drafts a chain, sampled or greedy, or EAGLE-2's tree: the likeliest `top_k` continuations of the
+`top_k` best nodes of each level, of all of which the best `num_nodes` stay. That choice is a function of context and logits
+alone, so its nodes are fixed guesses and `match` verifies them exactly; sampled trees pruned by confidence would not be exact.
+
+Before the first target pass there are no features, so the round that reads the prompt has no draft.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from draftproof.core.records import ROOT, Array, Observation, Selection
+from draftproof.drafters.builder import DraftBuilder
+from draftproof.drafters.protocol import Request, Wants
+from draftproof.errors import InvalidLogitsError, UsageError
+
+if TYPE_CHECKING:
+    from draftproof.heads.feature_head import FeatureHead
+
+DraftSampleMethod = Literal["probabilistic", "greedy"]
+
+
+class Eagle:
+    """head: the network, over the target that will be decoded. num_nodes: nodes of a dynamic tree, 0 for a chain; top_k:
+    continuations of a node that are looked at. draft_sample_method: of a chain, as for draft models."""
+
+    def __init__(
+        self,
+        head: FeatureHead,
+        draft_sample_method: DraftSampleMethod = "probabilistic",
+        *,
+        num_nodes: int = 0,
+        top_k: int = 10,
+        name: str = "eagle",
+    ) -> None:
+        if draft_sample_method not in ("probabilistic", "greedy"):
+            raise UsageError(f"draft_sample_method {draft_sample_method!r} is unknown; allowed: probabilistic, greedy")
+        if num_nodes < 0 or top_k < 1:
+            raise UsageError(f"a dynamic tree has num_nodes from 0 and top_k from 1; got {num_nodes} and {top_k}")
+        self.name, self.head, self.draft_sample_method = name, head, draft_sample_method
+        self.num_nodes, self.top_k, self.trees = num_nodes, top_k, num_nodes > 0
+        fixed = self.trees or draft_sample_method == "greedy"
+        self.selections: frozenset[Selection] = frozenset({"fixed"} if fixed else {"iid", "fixed"})
+        self.wants = Wants(hidden=tuple(dict.fromkeys(head.hidden_layers)))
+
+    def open(self, request: Request) -> EagleSession:
+        return EagleSession(self, request)
+
+
+class EagleSession:
+    """One request: rows read with true features, and features that wait to be read."""
+
+    def __init__(self, drafter: Eagle, request: Request) -> None:
+        from draftproof.heads.feature_head import Rows
+
+        self._drafter, self._head, self._laws = drafter, drafter.head, request.laws
+        self._greedy = drafter.draft_sample_method == "greedy" or request.laws.greedy
+        self._rows = Rows(drafter.head)
+        self._true_rows = 0
+        self._first = 0
+        self._features: Any = None
+
+    @property
+    def _known(self) -> int:
+        """Position after the last token whose feature is known."""
+        waiting = 0 if self._features is None else len(self._features)
+        return self._first + self._true_rows + waiting
+
+    def propose(self, context: Sequence[int], draft: DraftBuilder) -> None:
+        import torch
+
+        if self._known < len(context) - 1 or self._features is None:
+            draft.note("the target has shown no features yet")
+            return
+        if self._head.longest is not None and len(context) + draft.room > self._head.longest:
+            draft.note(f"the text outgrew the head's {self._head.longest} positions: decoding plainly")
+            return
+        with torch.inference_mode():
+            last = self._read_true_rows(context)
+            try:
+                if self._drafter.trees:
+                    self._propose_tree(context, draft, last)
+                else:
+                    self._propose_chain(context, draft, last)
+            except InvalidLogitsError as error:
+                draft.invalid_law(error)
+
+    def _read_true_rows(self, context: Sequence[int]) -> Any:
+        """Read the rows whose features are new; the output of the last of them."""
+        start = self._first + self._true_rows
+        end = start + len(self._features)
+        self._rows.rollback(self._true_rows)
+        out = self._rows.read(context[start + 1 : end + 1], self._features, range(start, end))
+        self._true_rows, self._features = self._rows.length, None
+        return out[-1:]
+
+    def _propose_chain(self, context: Sequence[int], draft: DraftBuilder, feature: Any) -> None:
+        position = len(context) - 1
+        while True:
+            if not self._grow(self._logits(feature)[0], context, draft):
+                return
+            if draft.room <= 0:
+                return
+            feature = self._rows.read(draft.path()[-1:], feature, (position,))
+            position += 1
+
+    def _grow(self, logits: Array, context: Sequence[int], draft: DraftBuilder) -> bool:
+        """Add one token to the chain; False when the length policy says stop."""
+        path = draft.path()
+        law = None if self._laws.greedy else self._laws.law(logits, context, path)
+        self._laws.check()
+        if not draft.go_on(law):
+            return False
+        if self._greedy or law is None:
+            draft.guess(self._laws.greedy_tokens(logits[None, :], context, [path])[0])
+        else:
+            draft.draw(law)
+        return True
+
+    def _logits(self, features: Any) -> Any:
+        """Over the target's vocabulary [n, vocab]."""
+        return self._head.spread(self._head.logits(features))
+
+    def _propose_tree(self, context: Sequence[int], draft: DraftBuilder, feature: Any) -> None:
+        """Expand level by level, then keep the best nodes of all levels and hand them to the builder."""
+        tree = _Candidates(self._laws, context, self._drafter.top_k)
+        depth = draft.room_under(ROOT)
+        frontier = tree.expand([ROOT], self._logits(feature))
+        base = self._rows.length
+        outputs = {ROOT: feature}
+        read: list[int] = []
+        for level in range(1, depth):
+            if not frontier:
+                break
+            out = self._read_level(tree, frontier, read, base, outputs, len(context) - 2 + level)
+            outputs |= {node: out[i : i + 1] for i, node in enumerate(frontier)}
+            read += frontier
+            frontier = tree.expand(frontier, self._logits(out))
+        placed = {ROOT: ROOT}
+        for node in tree.best(self._drafter.num_nodes):
+            if draft.room_under(placed[tree.parents[node]]) <= 0:  # the target's context holds no more in one pass
+                return
+            placed[node] = draft.guess(tree.tokens[node], placed[tree.parents[node]])
+
+    def _read_level(
+        self, tree: _Candidates, level: Sequence[int], read: Sequence[int], base: int, outputs: dict[int, Any], position: int
+    ) -> Any:
+        """Read one level's nodes, each seeing the true rows, the drafted rows above it, and itself."""
+        import torch
+
+        place = {node: base + i for i, node in enumerate((*read, *level))}
+        sees = torch.zeros(len(level), base + len(read) + len(level), dtype=torch.bool)
+        sees[:, :base] = True
+        for row, node in enumerate(level):
+            above = node
+            while above != ROOT:
+                sees[row, place[above]] = True
+                above = tree.parents[above]
+        features = torch.cat([outputs[tree.parents[node]] for node in level])
+        tokens = [tree.tokens[node] for node in level]
+        return self._rows.read(tokens, features, [position] * len(level), sees.to(features.device))
+
+    def observe(self, seen: Observation) -> None:
+        """Keep the features of tokens now read for good. When the session began in the middle of a text (its prompt read for
+        another sample), the head reads from there on."""
+        import torch
+
+        if not seen.hidden:
+            return
+        with torch.inference_mode():
+            fused = self._head.fuse(seen.hidden)
+        if seen.start != self._known:
+            self._rows.rollback(0)
+            self._first, self._true_rows, self._features = seen.start, 0, None
+        self._features = fused if self._features is None else torch.cat([self._features, fused])
+
+    def state_key(self) -> Hashable:
+        return self._first, self._known
+
+    def close(self) -> None:
+        self._rows.rollback(0)
+        self._features, self._true_rows, self._first = None, 0, 0
+
+
+class _Candidates:
+    """EAGLE-2's candidates, level after level: token, parent, and the sum of log probabilities on the way."""
+
+    def __init__(self, laws: Any, context: Sequence[int], top_k: int) -> None:
+        self._laws, self._context, self._top_k = laws, context, top_k
+        self.tokens: list[int] = []
+        self.parents: list[int] = []
+        self._scores: list[float] = []
+
+    def expand(self, frontier: Sequence[int], logits: Any) -> list[int]:
+        """Add the `top_k` likeliest allowed children of each node of the frontier; the `top_k` best of them come next."""
+        added: list[int] = []
+        chances = logits.double().log_softmax(dim=-1)
+        for row, node in enumerate(frontier):
+            tokens = self._laws.best_tokens(logits[row], self._context, self._path(node), self._top_k)
+            above = 0.0 if node == ROOT else self._scores[node]
+            for token, chance in zip(tokens, chances[row, tokens].tolist(), strict=True):
+                added.append(len(self.tokens))
+                self.tokens.append(token)
+                self.parents.append(node)
+                self._scores.append(above + chance)
+        return self._ranked(added)[: self._top_k]
+
+    def best(self, count: int) -> list[int]:
+        """The `count` best nodes of all levels in the order they were added. A score never exceeds its parent's, and among
+        equals the earlier node wins, so no node is kept without its parent."""
+        return sorted(self._ranked(range(len(self.tokens)))[:count])
+
+    def _ranked(self, nodes: Sequence[int]) -> list[int]:
+        return sorted(nodes, key=lambda node: (-self._scores[node], node))
+
+    def _path(self, node: int) -> tuple[int, ...]:
+        path: list[int] = []
+        while node != ROOT:
+            path.append(self.tokens[node])
+            node = self.parents[node]
+        return tuple(reversed(path))

@@ -1,0 +1,237 @@
+"""Heads in folders: written in the layouts that servers load, read with everything checked that could be wrong.
+
+A head that does not fit is refused with the names of what is missing, left over or misshaped; so is one whose target is another
+model, where the folder says which one it was (our own do, by a fingerprint of the weights), or carries tensors of it along.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from draftproof import __version__
+from draftproof.errors import UsageError
+from draftproof.heads.eagle import Eagle
+from draftproof.heads.eagle3 import Eagle3, fused_layers
+from draftproof.heads.layouts import Stored, read_layout
+from draftproof.heads.medusa import Medusa, MedusaConfig
+from draftproof.heads.target import TargetView
+
+SPECULATORS_VERSION = "0.9.0"
+Head = Medusa | Eagle | Eagle3
+
+_LAYER_KEYS = ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "vocab_size")
+
+
+def method_of(head: nn.Module) -> str:
+    """The method's name in a speculative config."""
+    return {Medusa: "medusa", Eagle: "eagle", Eagle3: "eagle3"}[type(head)]  # type: ignore[index]
+
+
+def save_head(
+    folder: str | Path, head: Head, target: TargetView, *, length: int = 5, card: Mapping[str, Any] | None = None
+) -> None:
+    """Write `model.safetensors` and `config.json`; the config appears last, so a folder with one is complete.
+
+    length: the draft length that is proposed to servers. card: what is known of the head, kept under "draftproof"."""
+    from safetensors.torch import save_file
+
+    path = Path(folder)
+    path.mkdir(parents=True, exist_ok=True)
+    config, tensors = _medusa_files(head) if isinstance(head, Medusa) else _eagle_files(head, target, length)
+    config["draftproof"] = {"version": __version__, "target": about(target), "card": dict(card or {})}
+    save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, path / "model.safetensors")
+    part = path / "config.json.part"
+    part.write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
+    part.replace(path / "config.json")
+
+
+def about(target: TargetView) -> dict[str, Any]:
+    """How a folder remembers its target."""
+    return {
+        "name": target.name,
+        "hidden_size": target.width,
+        "vocab_size": target.vocab_size,
+        "num_hidden_layers": target.num_layers,
+        "fingerprint": target.fingerprint,
+    }
+
+
+def load_head(folder: str | Path, target: TargetView, method: str | None = None) -> Head:
+    """The head of a folder, for `target`, in its dtype and on its device. UsageError names what does not fit."""
+    stored = read_layout(folder)
+    if method is not None and stored.method != method:
+        raise UsageError(f"{folder} holds a head for method {stored.method!r}, not {method!r}")
+    _check_target(folder, stored, target)
+    head = _network(folder, stored, target)
+    _check_tensors(folder, stored.tensors, head.state_dict())
+    head.load_state_dict({name: stored.tensors[name] for name in head.state_dict()})
+    if isinstance(head, Eagle3):
+        _check_draft_ids(folder, head)
+    _check_borrowed(folder, stored.borrowed, target)
+    return head.to(target.device, target.dtype).eval().requires_grad_(False)
+
+
+def _network(folder: str | Path, stored: Stored, target: TargetView) -> Head:
+    """A network of the stored shape, weights not yet loaded."""
+    layers = stored.hidden_layers
+    if layers is not None and any(not isinstance(layer, int) or not 0 <= layer <= target.num_layers for layer in layers):
+        raise UsageError(f"{folder} reads hidden states {list(layers)}; {target.name} has 0 to {target.num_layers}")
+    if stored.method == "medusa":
+        last = target.num_layers if layers is None else _one_layer(folder, layers)
+        return Medusa(MedusaConfig(target.width, target.vocab_size, last, **stored.shape))
+    config = _llama_config(folder, stored.shape["layer"])
+    if config.hidden_size != target.width:
+        raise UsageError(f"{folder} is for a target of hidden size {config.hidden_size}; {target.name} has {target.width}")
+    if stored.method == "eagle":
+        layer = None if layers is None else _one_layer(folder, layers)
+        return Eagle(config, target, hidden_layer=layer, bias=stored.shape["bias"])
+    offsets = stored.tensors.get("d2t")
+    if offsets is None:
+        raise UsageError(f"{folder} lacks the tensor d2t: which of the target's ids the draft ids stand for")
+    ids = (offsets.long() + torch.arange(len(offsets))).tolist()
+    if sorted(set(ids)) != ids or not (ids[0] >= 0 and ids[-1] < target.vocab_size):
+        raise UsageError(
+            f"{folder}: d2t maps draft ids to {min(ids)}..{max(ids)}, not one to one and in order into the "
+            f"{target.vocab_size} ids of {target.name}"
+        )
+    chosen = fused_layers(target.num_layers) if layers is None else layers
+    norm = stored.shape["norm_before_residual"]
+    return Eagle3(config, target, hidden_layers=chosen, draft_ids=ids, norm_before_residual=norm)
+
+
+def _one_layer(folder: str | Path, layers: tuple[int, ...]) -> int:
+    if len(layers) != 1:
+        raise UsageError(f"{folder} reads hidden states {list(layers)}; this kind of head reads one")
+    return layers[0]
+
+
+def _llama_config(folder: str | Path, entries: Mapping[str, Any]) -> Any:
+    from transformers import LlamaConfig
+
+    missing = [name for name in _LAYER_KEYS if name not in entries and name != "num_key_value_heads"]
+    if missing:
+        raise UsageError(f"{folder}/config.json leaves out {', '.join(missing)} of its layer")
+    kind = entries.get("model_type", "llama")
+    if kind != "llama":
+        raise UsageError(f"{folder} has a layer of kind {kind!r}; heads read here have llama layers")
+    config = LlamaConfig(
+        **{name: value for name, value in entries.items() if name not in ("model_type", "torch_dtype", "dtype")}
+    )
+    if config.num_hidden_layers != 1:
+        raise UsageError(f"{folder} has {config.num_hidden_layers} layers; heads read here have one")
+    return config
+
+
+def _check_tensors(folder: str | Path, found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
+    """Refuse a file with a tensor too few, too many, or of another shape: a head that half fits drafts nonsense."""
+    wrong = []
+    if missing := sorted(set(wanted) - set(found)):
+        wrong.append(f"lacks {', '.join(missing)}")
+    if extra := sorted(set(found) - set(wanted)):
+        wrong.append(f"has {', '.join(extra)}, which the configuration has no place for")
+    for name in sorted(set(found) & set(wanted)):
+        if found[name].shape != wanted[name].shape:
+            wrong.append(f"has {name} of shape {list(found[name].shape)} where {list(wanted[name].shape)} is needed")
+    if wrong:
+        raise UsageError(f"{folder} does not fit its configuration or the target: it {'; it '.join(wrong)}")
+    bad = [name for name, tensor in found.items() if tensor.is_floating_point() and not bool(tensor.isfinite().all())]
+    if bad:
+        raise UsageError(f"{folder} is damaged: {', '.join(sorted(bad))} hold NaN or infinity")
+
+
+def _check_draft_ids(folder: str | Path, head: Eagle3) -> None:
+    expected = torch.zeros_like(head.t2d)
+    expected[head.draft_ids] = True
+    if not torch.equal(expected, head.t2d):
+        raise UsageError(f"{folder}: t2d names other ids than d2t does; the two come from different heads")
+
+
+def _check_target(folder: str | Path, stored: Stored, target: TargetView) -> None:
+    theirs, ours = stored.about_target, about(target)
+    names = f"{theirs.get('name')!r}, not {target.name!r}"
+    for key in ("hidden_size", "vocab_size", "num_hidden_layers"):
+        if key in theirs and theirs[key] != ours[key]:
+            raise UsageError(f"{folder} was trained for {names}: {key} is {theirs[key]} there and {ours[key]} here")
+    known = theirs.get("fingerprint"), ours["fingerprint"]
+    if all(known) and known[0] != known[1]:
+        raise UsageError(f"{folder} was trained for {names}: the weights of this target are others")
+
+
+def _check_borrowed(folder: str | Path, borrowed: Mapping[str, Tensor], target: TargetView) -> None:
+    """A copy of the target's embedding or output layer that came along must be this target's."""
+    for name, tensor in borrowed.items():
+        ids = torch.arange(0, target.vocab_size, max(1, target.vocab_size // 64))
+        own = target.embed(ids.to(target.device)) if name.startswith("embed") else target.output_weight[ids.to(target.device)]
+        same_shape = tensor.ndim == 2 and tensor.shape[0] >= target.vocab_size and tensor.shape[1] == target.width
+        if not same_shape or not torch.allclose(tensor[ids].float(), own.float().cpu(), rtol=2e-2, atol=1e-3):
+            raise UsageError(f"{folder} carries {name} of another target than {target.name}")
+
+
+def _medusa_files(head: Medusa) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """vLLM's layout for Medusa."""
+    config = {
+        "model_type": "medusa",
+        "architectures": ["MedusaModel"],
+        "hidden_size": head.config.hidden_size,
+        "vocab_size": head.config.vocab_size,
+        "truncated_vocab_size": head.config.vocab_size,
+        "num_heads": head.config.num_heads,
+        "num_hidden_layers": head.config.num_layers,
+        "original_lm_head": False,
+        "medusa_fc_bias": True,
+        "hidden_state_layer_ids": list(head.hidden_layers),
+    }
+    tensors = {}
+    for name, tensor in head.state_dict().items():
+        parts = name.split(".")
+        if parts[0] == "blocks":
+            name = f"blocks.{parts[1]}.layers.{parts[2]}.{parts[4]}"
+        tensors[name] = tensor
+    return config, tensors
+
+
+def _eagle_files(head: Eagle | Eagle3, target: TargetView, length: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The `speculators` layout."""
+    layer = {
+        name: value for name, value in head.config.to_dict().items() if value is not None and name != "transformers_version"
+    }
+    architectures = getattr(target.config, "architectures", None) or []
+    proposal = {"proposal_type": "greedy", "speculative_tokens": length, "verifier_accept_k": 1, "accept_tolerance": 0.0}
+    method = method_of(head)
+    config: dict[str, Any] = {
+        "speculators_model_type": method,
+        "speculators_version": SPECULATORS_VERSION,
+        "tie_word_embeddings": False,
+        "transformer_layer_config": layer,
+        "speculators_config": {
+            "algorithm": method,
+            "default_proposal_method": "greedy",
+            "proposal_methods": [proposal],
+            "verifier": {"name_or_path": target.name, "architectures": list(architectures)},
+        },
+    }
+    tensors = dict(head.state_dict())
+    if isinstance(head, Eagle3):
+        config |= {
+            "architectures": ["Eagle3Speculator"],
+            "draft_vocab_size": len(head.d2t),
+            "norm_before_residual": head.norm_before_residual,
+            "target_hidden_size": None,
+            "eagle_aux_hidden_state_layer_ids": list(head.hidden_layers),
+        }
+        return config, tensors
+    config |= {
+        "architectures": ["EagleSpeculator"],
+        "transformer_layer_architecture": "LlamaDecoderLayer",
+        "layernorms": False,
+        "fusion_bias": head.fc.bias is not None,
+        "hidden_state_layer_ids": list(head.hidden_layers),
+    }
+    renamed = {name.replace("fc.", "fusion_fc.", 1) if name.startswith("fc.") else name: t for name, t in tensors.items()}
+    return config, {name.replace("layers.0.", "transformer.", 1): tensor for name, tensor in renamed.items()}

@@ -1,0 +1,94 @@
+"""What a head borrows from its target: the embedding and the output layer, both frozen; and how a target is recognised."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from draftproof.errors import UsageError
+from draftproof.models.protocol import LanguageModel
+
+SAMPLED_ENTRIES = 4096
+
+
+@dataclass(frozen=True)
+class TargetView:
+    """embed: ids [...] -> [..., width]. output_weight [vocab_size, width], output_bias [vocab_size]: its output layer.
+
+    num_layers: decoder layers, so that hidden states have the ids 0 (embeddings) to num_layers (what the output layer reads).
+    fingerprint: of the weights, the same in every dtype; None where there are none to look at. config: the target's own
+    (transformers) configuration, from which heads take the shape of their layer."""
+
+    name: str
+    width: int
+    vocab_size: int
+    num_layers: int
+    embed: Callable[[Tensor], Tensor]
+    output_weight: Tensor
+    output_bias: Tensor | None = None
+    fingerprint: str | None = None
+    config: Any = None
+    tokenizer: Any = None
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the output layer."""
+        return self.output_weight.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Of the output layer."""
+        return self.output_weight.device
+
+    def output(self, features: Tensor) -> Tensor:
+        """[..., width] -> logits [..., vocab_size]; gradients go to the features only."""
+        return functional.linear(features, self.output_weight, self.output_bias)
+
+
+def target_view(target: LanguageModel) -> TargetView:
+    """The view of a transformers model. UsageError for a target whose weights cannot be reached."""
+    module: Any = getattr(target, "module", None)
+    if module is None:
+        raise UsageError(f"{target.name} shows no weights: a head needs the target's embedding and output layer")
+    embedding, output = module.get_input_embeddings(), module.get_output_embeddings()
+    if embedding is None or output is None:
+        raise UsageError(f"{target.name} has no embedding or no output layer that could be shared with a head")
+    config = module.config.get_text_config()
+    bias = getattr(output, "bias", None)
+
+    def embed(ids: Tensor) -> Tensor:
+        with torch.no_grad():
+            found: Tensor = embedding(ids)
+        return found
+
+    return TargetView(
+        name=target.name,
+        width=int(config.hidden_size),
+        vocab_size=target.vocab_size,
+        num_layers=int(config.num_hidden_layers),
+        embed=embed,
+        output_weight=output.weight.detach()[: target.vocab_size],
+        output_bias=None if bias is None else bias.detach()[: target.vocab_size],
+        fingerprint=fingerprint(module),
+        config=config,
+        tokenizer=getattr(target, "tokenizer", None),
+    )
+
+
+def fingerprint(module: Any) -> str:
+    """SHA-256 over entries of every weight matrix, rounded to bfloat16: equal for one checkpoint in any dtype."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(module.state_dict().items()):
+        if not tensor.is_floating_point() or tensor.ndim < 2:
+            continue
+        flat = tensor.detach().flatten()
+        step = max(1, flat.numel() // SAMPLED_ENTRIES)
+        sample = flat[::step][:SAMPLED_ENTRIES].to(torch.bfloat16).cpu()
+        digest.update(f"{name} {tuple(tensor.shape)}".encode() + sample.view(torch.int16).numpy().tobytes())
+    return digest.hexdigest()

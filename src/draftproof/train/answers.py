@@ -1,0 +1,98 @@
+"""Self-distillation: the target answers the prompts itself, many at a time, and what it writes is what a head trains on.
+
+Every answer has its own seed and temperature, both from its prompt's key: the same text comes out whatever stands in the batch
+beside it, and after any interruption. It is plain decoding, so its law is the one that a head will be verified against.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from draftproof.core.params import SamplingParams
+from draftproof.decode.base import PlainDecoder
+from draftproof.decode.prompts import chat_ids
+from draftproof.errors import UsageError
+from draftproof.models.protocol import LanguageModel
+from draftproof.train.prompts import TrainPrompt
+from draftproof.train.store import Text, TextWriter
+
+Progress = Callable[[int, int, int], None]
+"""Told after each answer: answers written, answers in all, tokens written by this call."""
+
+
+@dataclass(frozen=True)
+class Writing:
+    """How answers are written. temperatures: one of them for each answer, by its key. max_tokens: of an answer.
+    max_prompt_tokens: longer prompts are left out. seed: mixed with every key. batch_size: answers at a time."""
+
+    temperatures: tuple[float, ...] = (0.0, 0.7, 0.7, 1.0)
+    max_tokens: int = 256
+    max_prompt_tokens: int = 512
+    seed: int = 0
+    batch_size: int = 32
+
+    def params(self, key: str) -> SamplingParams:
+        """The parameters of the answer to the prompt named `key`."""
+        number = int(key, 16)
+        temperature = self.temperatures[number % len(self.temperatures)]
+        return SamplingParams(temperature=temperature, max_tokens=self.max_tokens, seed=(self.seed ^ number) & (1 << 63) - 1)
+
+    def about(self, target: LanguageModel) -> dict[str, object]:
+        """What all answers written this way share, for the folder they lie in."""
+        return {
+            "target": target.name,
+            "temperatures": list(self.temperatures),
+            "max_tokens": self.max_tokens,
+            "max_prompt_tokens": self.max_prompt_tokens,
+            "seed": self.seed,
+        }
+
+
+def write_answers(
+    target: LanguageModel,
+    tokenizer: object,
+    prompts: Sequence[TrainPrompt],
+    writer: TextWriter,
+    how: Writing,
+    progress: Progress = lambda done, total, tokens: None,
+) -> int:
+    """Answer what is not answered yet and append it; the number of answers written now.
+
+    Prompts that bring an answer are tokenized and written as they are. UsageError when no prompt fits."""
+    asked = [(prompt, chat_ids(prompt.chat, tokenizer)) for prompt in prompts]
+    fitting = [(prompt, ids) for prompt, ids in asked if len(ids) <= how.max_prompt_tokens]
+    if not fitting:
+        raise UsageError(f"no prompt has at most {how.max_prompt_tokens} tokens; raise --max-prompt-tokens")
+    missing = [(prompt, ids) for prompt, ids in fitting if prompt.key not in writer.done]
+    tokens = 0
+    given = [(prompt, ids) for prompt, ids in missing if prompt.answer is not None]
+    for prompt, ids in given:
+        writer.append(_own_text(prompt, ids, tokenizer, target))
+    open_ones = [(prompt, ids) for prompt, ids in missing if prompt.answer is None]
+    params = [how.params(prompt.key) for prompt, _ in open_ones]
+    if not open_ones:
+        return len(given)
+    decoder = PlainDecoder(target)
+    for index, result in decoder.as_finished([ids for _, ids in open_ones], params, batch_size=how.batch_size):
+        if result.finish_reason == "error":
+            continue
+        prompt, ids = open_ones[index]
+        text = Text(
+            key=prompt.key,
+            source=prompt.source,
+            tokens=(*ids, *result.token_ids),
+            prompt=len(ids),
+            temperature=params[index].temperature,
+            seed=params[index].seed,
+            finish=result.finish_reason,
+        )
+        writer.append(text)
+        tokens += text.answer
+        progress(len(writer.done), len(fitting), tokens)
+    return len(missing)
+
+
+def _own_text(prompt: TrainPrompt, ids: Sequence[int], tokenizer: object, target: LanguageModel) -> Text:
+    answer = tokenizer.encode(prompt.answer, add_special_tokens=False)  # type: ignore[attr-defined]
+    return Text(prompt.key, prompt.source, (*ids, *answer, *target.eos_token_ids[:1]), len(ids))

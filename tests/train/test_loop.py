@@ -1,0 +1,170 @@
+"""The loop: the same losses after an interruption, nothing written that was not asked for, losses that mean what they say."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from draftproof.errors import UsageError
+from draftproof.heads.eagle import Eagle
+from draftproof.heads.eagle3 import Eagle3
+from draftproof.heads.feature_head import Rows
+from draftproof.heads.medusa import Medusa
+from draftproof.heads.target import target_view
+from draftproof.models.hf import HFModel
+from draftproof.train import losses
+from draftproof.train.check import Measured, largest_difference
+from draftproof.train.loop import CHECKPOINT, Settings, Training, frequent_ids, split
+from draftproof.train.run import Recipe, fresh_head, train_head
+from draftproof.train.states import show_states
+from draftproof.train.store import Text
+from draftproof.train.unroll import unrolled
+from tiny import VOCAB, llama
+from toy_language import SIZE, speaker, texts
+
+
+def training(folder, **changes):
+    target = speaker()
+    head = fresh_head(Recipe("eagle3", draft_vocab_size=SIZE), target_view(target), texts(), 3)
+    settings = Settings(**({"steps": 60, "batch_size": 4, "unroll": 2, "evaluate_every": 10, "patience": 0} | changes))
+    return Training(target, head, texts(range(50)), texts(range(50, SIZE)), settings, folder)
+
+
+def test_interrupted_and_resumed_has_the_same_losses(tmp_path):
+    whole = training(tmp_path / "whole")
+    whole.run()
+    first = training(tmp_path / "parts")
+    first.run(until=50)
+    first._one_step()  # what an interruption throws away
+    second = training(tmp_path / "parts")
+    second.run()
+    assert second.losses == whole.losses
+    assert [look.acceptance for look in second.looks] == [look.acceptance for look in whole.looks]
+    for one, other in zip(second.head.parameters(), whole.head.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_a_checkpoint_of_other_settings_is_refused(tmp_path):
+    training(tmp_path).run(until=10)
+    with pytest.raises(UsageError, match="other settings \\(learning_rate\\)"):
+        training(tmp_path, learning_rate=0.5).run()
+
+
+def test_nothing_is_written_without_a_folder_and_no_states_with_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    training(None).run(until=10)
+    assert list(tmp_path.iterdir()) == []
+    training(tmp_path / "kept").run(until=10)
+    assert sorted(file.name for file in (tmp_path / "kept").iterdir()) == [CHECKPOINT, "history.jsonl"]
+    history = [json.loads(line) for line in (tmp_path / "kept" / "history.jsonl").read_text().splitlines()]
+    assert history[0]["step"] == 10 and len(history[0]["acceptance"]["marginal"]) == 2
+
+
+def test_it_stops_when_nothing_improves_and_warns_of_little_data():
+    run = training(None, learning_rate=0.0, patience=2, evaluate_every=5)
+    said = []
+    run.warn = said.append
+    run.run()
+    assert run.stopped_early and len(run.losses) == 15
+    assert said == [sentence for sentence in said if "300 answer tokens from 50 texts are few" in sentence] != []
+
+
+def test_texts_without_a_draft_are_no_data():
+    target = speaker()
+    head = fresh_head(Recipe("medusa"), target_view(target), texts(), 0)
+    short = [Text("0" * 16, "toy", (1, 2, 3), 2)]
+    with pytest.raises(UsageError, match="too few texts"):
+        Training(target, head, short, short)
+
+
+def test_losses_by_hand():
+    logits = torch.log(torch.tensor([[0.5, 0.25, 0.25]]))
+    law = torch.tensor([[0.25, 0.25, 0.5]])
+    assert losses.acceptance(logits, law.log()).item() == pytest.approx(0.75)
+    assert losses.total_variation(logits, law.log()).item() == pytest.approx(0.25)
+    assert losses.negative_log_acceptance(logits, law.log()).item() == pytest.approx(-np.log(0.75))
+    expected = -(0.25 * np.log(0.5) + 0.25 * np.log(0.25) + 0.5 * np.log(0.25))
+    assert losses.soft_cross_entropy(logits, law.log()).item() == pytest.approx(expected)
+    half = (law / 2).log()  # half of the target's mass outside the draft vocabulary
+    assert losses.soft_cross_entropy(logits, half).item() == pytest.approx(expected)
+    assert losses.acceptance(logits, half).item() == pytest.approx(0.125 + 0.125 + 0.25)
+
+
+@pytest.mark.parametrize("kind", ["eagle", "eagle3"])
+def test_a_training_time_test_is_what_drafting_does(kind):
+    """Every row of every step against the head's own cached reading: true rows, then drafted rows on its own output."""
+    target = HFModel(llama(num_hidden_layers=4), name="tiny", check=False)
+    view = target_view(target)
+    torch.manual_seed(0)
+    head = (Eagle.of(view) if kind == "eagle" else Eagle3.of(view, range(VOCAB))).eval()
+    text = Text("0" * 16, "toy", tuple(torch.randint(0, VOCAB, (12,)).tolist()), 4)
+    states = show_states(target, [text], head.hidden_layers)
+    with torch.no_grad():
+        steps = list(unrolled(head, states, 4))
+        features = head.fuse({layer: hidden[0] for layer, hidden in states.hidden.items()})
+        for row in range(8):
+            rows = Rows(head)
+            out = rows.read(text.tokens[1 : row + 2], features[: row + 1], range(row + 1))[-1:]
+            for step in range(4):
+                torch.testing.assert_close(out[0], steps[step][0, row], rtol=1e-5, atol=1e-5)
+                if row + step + 2 < len(text.tokens):
+                    out = rows.read((text.tokens[row + step + 2],), out, (row + step + 1,))
+
+
+def test_states_of_training_are_those_of_generation():
+    target = HFModel(llama(num_hidden_layers=4), name="tiny", check=False)
+    text = Text("0" * 16, "toy", tuple(range(3, 15)), 5)
+    assert largest_difference(target, text, (0, 1, 3, 4)) <= 1e-5
+
+
+def test_states_of_another_layer_are_caught(monkeypatch):
+    import draftproof.train.check as check
+
+    target = HFModel(llama(num_hidden_layers=4), name="tiny", check=False)
+    text = Text("0" * 16, "toy", tuple(range(3, 15)), 5)
+    shown = show_states(target, [text], (1, 2, 3))
+
+    class Off:
+        hidden = {1: shown.hidden[2], 2: shown.hidden[3]}
+
+    monkeypatch.setattr(check, "show_states", lambda *given: Off)
+    assert largest_difference(target, text, (1, 2)) > 1e-2
+
+
+def test_batches_and_padding_change_no_state():
+    target = HFModel(llama(num_hidden_layers=4), name="tiny", check=False)
+    short, long = Text("0" * 16, "a", tuple(range(9)), 4), Text("1" * 16, "b", tuple(range(20, 34)), 6)
+    alone, together = show_states(target, [short], (2,)), show_states(target, [long, short], (2,))
+    torch.testing.assert_close(together.hidden[2][1, :9], alone.hidden[2][0], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(together.log_laws[1], alone.log_laws[0], rtol=1e-4, atol=1e-4)
+    assert together.targets(1).tolist() == [*range(27, 34), *range(5, 9)][: len(together.targets(1))]
+
+
+def test_splits_by_prompt_and_counts_ids():
+    corpus = [Text(f"{i * 2654435761 % 2**32:08x}00000000", "toy", (1, 2, 7, 7, 3), 2) for i in range(400)]
+    train, held = split(corpus, 0.1)
+    assert 20 <= len(held) <= 60 and len(train) + len(held) == 400
+    assert not {text.key for text in train} & {text.key for text in held}
+    assert frequent_ids(corpus, 3, 10) == [0, 3, 7]
+
+
+def test_a_departure_beyond_chance_is_told():
+    assert Measured((0.80, 0.40), 400).departs_from((0.78, 0.60)) == [2]
+    assert Measured((0.5,), 10).departs_from((0.7,)) == []
+
+
+@pytest.mark.parametrize("method", ["medusa", "eagle", "eagle3"])
+def test_from_texts_to_a_checked_folder(tmp_path, method):
+    target = speaker()
+    settings = Settings(steps=120, batch_size=8, unroll=3, learning_rate=1e-2, warmup=10, evaluate_every=60, patience=0)
+    corpus = [text for text in texts()] * 1
+    keyed = [Text(f"{i * 2654435761 % 2**32:08x}00000000", "toy", text.tokens, text.prompt) for i, text in enumerate(corpus)]
+    trained = train_head(target, keyed, Recipe(method, draft_vocab_size=SIZE, num_heads=3, length=3), settings, tmp_path)
+    assert trained.faults == ()
+    assert trained.measured.marginal[0] >= 0.9 and trained.difference <= 1e-5
+    card = (tmp_path / "card.md").read_text()
+    assert f"# {method} head for speaker" in card and "Checks: passed." in card
+    assert isinstance(trained.head, (Medusa, Eagle, Eagle3))
