@@ -103,6 +103,7 @@ class Round:
     overlaps: 1 - TV(target_law, draft_law) at each reached position of the path; empty when not computed.
     reads_prompt: the target pass read (part of) the prompt too, so its time is not a round's.
     note: why the draft is shorter than asked, when a drafter or the budget has a reason to give.
+    drafter: which of several drafters drafted. length_reason: why the draft is as long as it is, where the length adapts.
     """
 
     start: int
@@ -116,6 +117,8 @@ class Round:
     num_invalid_draft_laws: int = 0
     reads_prompt: bool = False
     note: str | None = None
+    drafter: str | None = None
+    length_reason: str | None = None
     seconds: Seconds = field(default=Seconds(), compare=False)
 
 

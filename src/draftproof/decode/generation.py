@@ -16,6 +16,7 @@ from draftproof.core.params import SamplingParams
 from draftproof.core.pipeline import LawPipeline
 from draftproof.core.records import ROOT, Array, Draft, Observation, Origin, Round, Seconds, Verdict
 from draftproof.core.rules.protocol import Rule
+from draftproof.decode.length import LengthController, Situation
 from draftproof.decode.logprobs import TokenLogprobs, row_logprobs, top_ids
 from draftproof.decode.scoring import score_prompt
 from draftproof.decode.stopping import Stopper
@@ -30,7 +31,8 @@ class Generation:
     """The state of one sequence. Everything that changes is here, in the two sessions, and in `stopper`.
 
     session: the target's, having read a prefix of `context`. chance_at: chance of the round that starts at a committed length.
-    rule, drafting: how to speculate; `drafting=None` decodes plainly, one token a round."""
+    rule, drafting: how to speculate; `drafting=None` decodes plainly, one token a round. length: what decides about draft
+    lengths up to `num_speculative_tokens`; None drafts that many. policy: a bare rule in its place, for proofs."""
 
     session: Session
     context: list[int]
@@ -44,6 +46,7 @@ class Generation:
     num_speculative_tokens: int = 0
     max_nodes: int | None = None
     policy: LengthPolicy | None = None
+    length: LengthController | None = None
     logprobs: list[TokenLogprobs] = field(default_factory=list)
     prompt_logprobs: list[TokenLogprobs | None] = field(default_factory=list)
 
@@ -81,7 +84,10 @@ class Generation:
             verify=after_verify - before_verify,
             rest=before_draft - begin + perf_counter() - after_verify,
         )
-        return replace(record, seconds=seconds)
+        record = replace(record, seconds=seconds)
+        if self.length is not None:
+            self.length.observe(record)
+        return record
 
     def close(self) -> None:
         """Free the drafter's state. The target session belongs to the caller."""
@@ -90,12 +96,14 @@ class Generation:
 
     def _propose(self, chance: Chance) -> Generator[Step, Output, tuple[DraftBuilder, float]]:
         """Let the drafter fill a builder; the seconds its forward passes took."""
+        length = self.length if self.drafting is not None else None
         builder = DraftBuilder(
             chance,
-            depth=min(self.num_speculative_tokens, self.stopper.remaining - 1),
+            depth=self._depth(),
             vocab_size=self.session.model.vocab_size,
             max_nodes=self._node_budget(),
-            policy=self.policy,
+            policy=self.policy if length is None else length.go_on,
+            worth=None if length is None else length.room,
         )
         forward = 0.0
         if self.drafting is None or builder.room <= 0:
@@ -112,6 +120,25 @@ class Generation:
                 step = proposal.send(output)
         except StopIteration:
             return builder, forward
+
+    def _depth(self) -> int:
+        """How deep the draft of this round may grow; asks `length`, and hands its choice to a drafter of several."""
+        longest = min(self.num_speculative_tokens, self.stopper.remaining - 1)
+        if self.length is None or self.drafting is None:
+            return longest
+        strengths = getattr(self.drafting, "strengths", None)
+        depth = self.length.begin(
+            Situation(
+                length=len(self.context),
+                unread=len(self.context) - self.session.length,
+                longest=max(longest, 0),
+                remaining=self.stopper.remaining,
+                strengths={} if strengths is None else strengths(self.context),
+            )
+        )
+        if self.length.choice is not None and hasattr(self.drafting, "choose"):
+            self.drafting.choose(self.length.choice)
+        return depth
 
     def _node_budget(self) -> int | None:
         """Most nodes of a tree: as asked, and no more than the target's context holds in one pass."""
@@ -177,6 +204,8 @@ class Generation:
             overlaps=overlaps,
             num_invalid_draft_laws=builder.num_invalid_laws,
             note="; ".join(builder.notes) or None,
+            drafter=None if self.length is None else self.length.choice,
+            length_reason=None if self.length is None else self.length.reason,
         )
 
     def _tell(

@@ -8,8 +8,8 @@ num_emitted_tokens: what the caller received. Rates without a denominator are No
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from draftproof.core.records import Round
@@ -19,7 +19,8 @@ from draftproof.core.records import Round
 class Statistics:
     """Totals over rounds. Seconds: `prompt_seconds` is the target pass of the first round (it reads the prompt);
     `draft_seconds`, `verify_seconds`, `rest_seconds` split everything else. `draft_forward_seconds` is the part of
-    `draft_seconds` inside forwards."""
+    `draft_seconds` inside forwards. rounds_per_draft_length: rounds with 0, 1, 2, ... drafts. length_reasons: where the
+    length adapts, rounds by why their draft was as long as it was. rounds_per_drafter: where several take turns."""
 
     method: str = "none"
     rule: str | None = None
@@ -40,6 +41,9 @@ class Statistics:
     draft_forward_seconds: float = 0.0
     verify_seconds: float = 0.0
     rest_seconds: float = 0.0
+    length_reasons: Mapping[str, int] = field(default_factory=dict)
+    rounds_per_draft_length: tuple[int, ...] = ()
+    rounds_per_drafter: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     @property
@@ -128,8 +132,17 @@ def statistics(
         draft_forward_seconds=sum(r.seconds.draft_forward for r in rounds),
         verify_seconds=sum(r.seconds.verify for r in rounds if not r.reads_prompt),
         rest_seconds=sum(r.seconds.rest for r in rounds),
+        length_reasons=dict(Counter(r.length_reason for r in rounds if r.length_reason)),
+        rounds_per_draft_length=_histogram([len(r.draft_tokens) for r in rounds]),
+        rounds_per_drafter=dict(Counter(r.drafter for r in rounds if r.drafter and r.draft_tokens)),
         notes=tuple(unique_notes),
     )
+
+
+def _histogram(values: Sequence[int]) -> tuple[int, ...]:
+    """How often 0, 1, 2, ... occur."""
+    counts = Counter(values)
+    return tuple(counts[value] for value in range(max(values, default=-1) + 1))
 
 
 def _ratio(part: float, whole: float) -> float | None:

@@ -27,12 +27,21 @@ class DraftBuilder:
     """One round's draft under construction.
 
     chance: of this round. depth: how deep the draft may grow (the draft length, remaining tokens - 1, the context limit).
-    max_nodes: cap on nodes of a tree. vocab_size: allowed ids. policy: asked by `go_on`."""
+    max_nodes: cap on nodes of a tree. vocab_size: allowed ids. policy: asked by `go_on`. worth: how many more levels
+    after so many are worth their cost, before the drafter works for them; `room` gives no more."""
 
     def __init__(
-        self, chance: Chance, *, depth: int, vocab_size: int, max_nodes: int | None = None, policy: LengthPolicy | None = None
+        self,
+        chance: Chance,
+        *,
+        depth: int,
+        vocab_size: int,
+        max_nodes: int | None = None,
+        policy: LengthPolicy | None = None,
+        worth: Callable[[int], int] | None = None,
     ) -> None:
-        self._chance, self._depth, self._vocab_size, self._policy = chance, max(depth, 0), vocab_size, policy
+        self._chance, self._depth, self._vocab_size = chance, max(depth, 0), vocab_size
+        self._policy, self._worth = policy, worth
         self._max_nodes = self._depth if max_nodes is None else max_nodes
         self._tokens: list[int] = []
         self._parents: list[int] = []
@@ -72,7 +81,16 @@ class DraftBuilder:
         return self.room_under(self.newest)
 
     def room_under(self, node: int) -> int:
-        """How many more levels fit under `node` (`ROOT`: all)."""
+        """How many more levels may be added under `node` (`ROOT`: all): they fit, and seem worth their cost so far."""
+        room, depth = self._space_under(node), self._depth_of(node)
+        return room if self._worth is None or room <= 0 else min(room, self._worth(depth))
+
+    @property
+    def weighs_laws(self) -> bool:
+        """Whether `go_on` looks at laws: then it is worth one even where, at temperature 0, none is needed to draft."""
+        return self._worth is not None
+
+    def _space_under(self, node: int) -> int:
         return min(self._depth - self._depth_of(node), self._max_nodes - len(self._tokens))
 
     def path(self, node: int | None = None) -> tuple[int, ...]:
@@ -82,7 +100,7 @@ class DraftBuilder:
     def go_on(self, law: Array | None, parent: int | None = None) -> bool:
         """Whether to draw from `law` under `parent` (default: the newest node): there is room and the length policy agrees."""
         parent = self.newest if parent is None else parent
-        return self.room_under(parent) > 0 and (self._policy is None or self._policy(law, self._depth_of(parent)))
+        return self._space_under(parent) > 0 and (self._policy is None or self._policy(law, self._depth_of(parent)))
 
     def draw(self, law: Array, parent: int | None = None) -> int:
         """Sample a child of `parent` (default: the newest node) from `law` [vocab], and record that law. Returns the token.
@@ -142,7 +160,7 @@ class DraftBuilder:
         parent = self.newest if parent is None else parent
         if not ROOT <= parent < len(self._tokens):
             raise UsageError(f"node {parent} is not in the draft; nodes go from {ROOT} to {len(self._tokens) - 1}")
-        if self.room_under(parent) <= 0:
+        if self._space_under(parent) <= 0:
             raise UsageError("the draft is full: ask `room` before adding a token")
         if self._selection not in (None, selection):
             raise UsageError("one draft is either drawn or guessed, not both: a rule must know how every token came about")

@@ -1,0 +1,206 @@
+"""The draft length of one request: which drafter drafts in the coming round, how far, and why.
+
+Asked before a round's first draft; told how the round ended. Decisions rest on counts of past rounds, on a table of costs and
+on the laws that tokens are about to be drawn from: never on the tokens of the draft under construction, which would bias what
+is emitted, and, unless `live`, never on the clock, so that a run replays with its seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from draftproof.core.records import Array, Round
+from draftproof.core.round_costs import RoundCosts
+from draftproof.decode.lengths.auto_off import PROBE, Ledger, Switch
+from draftproof.decode.lengths.protocol import LengthRule
+from draftproof.decode.live_costs import LiveCosts
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What is known when a round begins. length: committed tokens. unread: of them, what the target has not read. longest: the
+    longest draft that is allowed. remaining: tokens until the limit. strengths: what drafters say of their coming drafts."""
+
+    length: int
+    unread: int
+    longest: int
+    remaining: int
+    strengths: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one drafter would do: drafts, the rate in tokens per time expected of them, and the reason in a few words."""
+
+    drafts: int
+    rate: float
+    reason: str
+    probe: bool = False
+
+
+class Member:
+    """One drafter's share in the decisions. costs: per level of a draft, which is a token where drafts are chains."""
+
+    def __init__(self, name: str, rule: LengthRule, costs: RoundCosts, *, auto_off: bool, live: bool = False) -> None:
+        self.name, self.rule, self.costs = name, rule, costs
+        self.switch = Switch() if auto_off else None
+        self.live = LiveCosts(costs) if live else None
+        self.read = 0
+        """Committed tokens this drafter has read."""
+
+    @property
+    def steps(self) -> bool:
+        """Whether it works once for each level of a draft, as models do."""
+        return self.costs.draft > 0
+
+    def plan(self, now: Situation, ledger: Ledger | None) -> Plan:
+        """The coming round if this drafter drafts."""
+        if now.longest <= 0:
+            return Plan(0, 0.0, "no room for a draft")
+        strength = now.strengths.get(self.name)
+        if strength == 0:
+            return Plan(0, 0.0, "nothing to propose")
+        emitted = 0 if ledger is None else ledger.emitted
+        status = "on" if self.switch is None else self.switch.status(emitted)
+        if status == "off":
+            return Plan(0, 0.0, "off: recent rounds cost more than they gave")
+        wanted = self.rule.begin(now.longest, strength)
+        if status == "probe":
+            wanted = min(PROBE, now.longest)
+        elif wanted == 0:
+            if self.switch is not None:
+                self.switch.turn_off(emitted)
+                return Plan(0, 0.0, "off: no draft is expected to pay")
+            return Plan(1, 0.0, "no draft is expected to pay, and auto_off is off", probe=True)
+        drafts = wanted if ledger is None else self._affordable(wanted, now, ledger)
+        if drafts == 0:
+            return Plan(0, 0.0, "over budget: one more losing round would cost too much")
+        planned = drafts if status == "probe" else min(drafts, self.rule.room(0))
+        rate = (1.0 + self.rule.expected(planned)) / self.costs.round(planned)
+        if ledger is not None and not self._repays(rate, now):
+            return Plan(0, 0.0, "too little text is left to repay what the drafter has to read")
+        return Plan(drafts, rate, "probe" if status == "probe" else self.rule.name, status == "probe")
+
+    def _affordable(self, wanted: int, now: Situation, ledger: Ledger) -> int:
+        """The most drafts, up to `wanted`, whose worst outcome the ledger allows."""
+        unread = now.length - self.read
+        for drafts in range(wanted, 0, -1):
+            if ledger.affords(self.costs.round(drafts, drafts if self.steps else 0, unread)):
+                return drafts
+        return 0
+
+    def _repays(self, rate: float, now: Situation) -> bool:
+        """Whether drafting the rest of the text at `rate` would win back the reading of what the drafter has not read."""
+        backlog = self.costs.read * (now.length - self.read - 1)
+        return backlog <= 1.0 or now.remaining * (1.0 - 1.0 / max(rate, 1.0)) >= backlog
+
+    def cost(self, record: Round, asked: int, backlog: int) -> float:
+        """Of a finished round in which this drafter was asked: its steps (as many as laws were shown, at least as deep as the
+        draft), the pass over the draft, and the work around them."""
+        levels = _levels(record)
+        return self.costs.round(levels, max(levels, asked, 1) if self.steps else 0, backlog)
+
+    def observe(self, record: Round, cost: float, emitted: int) -> None:
+        """A round of this drafter's has ended. One in which it had nothing to propose, at no cost, teaches nothing."""
+        if not record.draft_tokens and not self.steps:
+            return
+        self.rule.observe(record)
+        if self.switch is not None:
+            self.switch.observe(cost, len(record.tokens), emitted)
+        self.read = record.start + min(record.num_accepted_tokens, max(_levels(record) - 1, 0))
+
+    def follow_clock(self, record: Round, steps: int) -> None:
+        """Take new costs from the times of a round, when live."""
+        if self.live is not None:
+            self.live.observe(record, steps)
+            self.costs = self.live.costs
+            if hasattr(self.rule, "costs"):
+                self.rule.costs = self.costs
+
+    def state_key(self) -> Hashable:
+        return (self.rule.state_key(), self.switch.state_key() if self.switch else None, self.read)
+
+
+class LengthController:
+    """The lengths of one request's drafts, of one drafter or of several side by side. ledger: None lets every round go. chains:
+    whether drafts are chains; a tree's depth is decided from past rounds alone, since what a law shows on one branch must not
+    decide about another."""
+
+    def __init__(self, members: Sequence[Member], ledger: Ledger | None = None, *, chains: bool = True) -> None:
+        self._members, self._ledger, self._chains = tuple(members), ledger, chains
+        self._chosen: Member | None = None
+        self._plan = Plan(0, 0.0, "")
+        self._asked = 0
+        self._backlog = 1
+
+    @property
+    def choice(self) -> str | None:
+        """The drafter of the coming round; None when nothing is drafted."""
+        return None if self._chosen is None else self._chosen.name
+
+    @property
+    def reason(self) -> str:
+        """Why the coming round drafts as it does, in a few words; the statistics count rounds by it."""
+        return self._plan.reason
+
+    def begin(self, now: Situation) -> int:
+        """The most drafts of the coming round; 0 when it is plain."""
+        if self._ledger is not None:
+            cost = self._members[0].costs.prompt
+            self._ledger.prompt += cost * (now.unread - 1)
+        self._asked, self._chosen = 0, None
+        plans = [(member.plan(now, self._ledger), member) for member in self._members]
+        drafting = [(plan, member) for plan, member in plans if plan.drafts]
+        if not drafting:
+            self._plan = Plan(0, 0.0, plans[0][0].reason if len(plans) == 1 else _joined(plans))
+            return 0
+        self._plan, self._chosen = max(drafting, key=lambda pair: (pair[0].probe, pair[0].rate))
+        self._backlog = now.length - self._chosen.read
+        if len(plans) > 1:
+            self._plan = Plan(self._plan.drafts, self._plan.rate, f"{self.choice}: {self._plan.reason}", self._plan.probe)
+        return self._plan.drafts
+
+    def room(self, depth: int) -> int:
+        """How many more tokens after `depth` seem worth drafting; never asked when `begin` said 0."""
+        limit = self._plan.drafts - depth
+        if self._chosen is None or self._plan.probe:
+            return max(limit, 0)
+        return max(min(limit, self._chosen.rule.room(depth)), 0)
+
+    def go_on(self, law: Array | None, depth: int) -> bool:
+        """Whether to draw from `law` after `depth` drafts."""
+        self._asked = max(self._asked, depth + 1)
+        if self._chosen is None or depth >= self._plan.drafts:
+            return False
+        return self._plan.probe or self._chosen.rule.go_on(law if self._chains else None, depth)
+
+    def observe(self, record: Round) -> None:
+        """The round has ended."""
+        cost = 1.0 if self._chosen is None else self._chosen.cost(record, self._asked, self._backlog)
+        emitted = 0
+        if self._ledger is not None:
+            self._ledger.enter(cost, len(record.tokens))
+            emitted = self._ledger.emitted
+        if self._chosen is not None:
+            self._chosen.observe(record, cost, emitted)
+        for member in self._members:
+            steps = max(_levels(record), self._asked) if member is self._chosen else 0
+            member.follow_clock(record, steps)
+
+    def state_key(self) -> Hashable:
+        """Equal keys mean equal decisions from now on; only between rounds."""
+        ledger = None if self._ledger is None else self._ledger.state_key()
+        return (ledger, tuple(member.state_key() for member in self._members))
+
+
+def _levels(record: Round) -> int:
+    """How deep the draft was."""
+    depths: list[int] = []
+    for parent in record.draft_parents:
+        depths.append(1 if parent < 0 else depths[parent] + 1)
+    return max(depths, default=0)
+
+
+def _joined(plans: Sequence[tuple[Plan, Member]]) -> str:
+    return "; ".join(f"{member.name}: {plan.reason}" for plan, member in plans)

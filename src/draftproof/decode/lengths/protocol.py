@@ -1,0 +1,40 @@
+"""What a length rule is: it says how long this round's draft may be, before its tokens are known.
+
+A rule that weighs draft laws against target laws stays exact only if whether a token is put before it was decided before that
+token could matter. So a rule sees counts of past rounds and the laws that tokens are about to be drawn from, never the tokens
+of the draft it decides on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Protocol
+
+from draftproof.core.records import Array, Round
+
+
+class LengthRule(Protocol):
+    """One request's. Every method but `observe` and `go_on` leaves what `begin` decided as it is."""
+
+    name: str
+
+    def begin(self, longest: int, strength: int | None) -> int:
+        """A round begins: how many tokens seem worth drafting, at most `longest`; 0 when no draft is expected to pay.
+
+        strength: what the drafter says of its coming draft before making it (`strengths` of a session); None if nothing."""
+
+    def room(self, depth: int) -> int:
+        """How many more tokens after `depth` drafted ones seem worth their cost, as far as past rounds and the laws shown
+        so far tell. Asked before the drafter works for the next law; the same until `go_on` is told another law."""
+
+    def go_on(self, law: Array | None, depth: int) -> bool:
+        """Whether to draw from `law` after `depth` drafted tokens; the drafter's work for it is done already."""
+
+    def expected(self, drafts: int) -> float:
+        """Drafts expected to be accepted of the `drafts` of this round, from past rounds."""
+
+    def observe(self, record: Round) -> None:
+        """A round that this rule began has ended."""
+
+    def state_key(self) -> Hashable:
+        """Equal keys mean equal decisions from now on."""

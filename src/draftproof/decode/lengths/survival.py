@@ -1,0 +1,110 @@
+"""`survival`: draft on while the chance that the next draft is still reached and accepted is worth its price.
+
+The round's rate, tokens per time, is highest when draft k + 1 is made exactly if A_{k+1} >= lambda (t_draft + dt_verify):
+A_{k+1} is the chance that the first k + 1 drafts are all accepted, lambda the long-run tokens per time (a stopping problem with
+renewal reward; SpecDec++ 2405.19715 states the threshold on A). A is a product of conditional chances. Until the draft law at a
+position is known, its chance is what past rounds say of that position; then it is what they say of laws as sure as this one.
+
+Two prices: before the drafter works for a law, that work and the verification; once the law is there, the verification alone.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Hashable
+
+from draftproof.core.records import Array, Round
+from draftproof.core.round_costs import RoundCosts
+from draftproof.decode.lengths.acceptance import FADE, AcceptanceByStrength, Rate
+
+EDGES = (0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.97)
+"""Where sureness, the law's largest probability, is cut into classes."""
+CLASS_WEIGHT = 2.0
+
+
+def largest_probability(law: Array) -> float:
+    """How sure a law [vocab] is."""
+    return float(law.max())
+
+
+class Survival:
+    """costs: of this drafter on this machine. sureness: of a law, a number between 0 and 1."""
+
+    name = "survival"
+
+    def __init__(self, costs: RoundCosts, sureness: Callable[[Array], float] = largest_probability) -> None:
+        self.costs = costs
+        self._sureness = sureness
+        self.acceptance = AcceptanceByStrength()
+        self._classes = [Rate() for _ in range(len(EDGES) + 1)]
+        self._begin(0, None)
+
+    def _begin(self, longest: int, strength: int | None) -> None:
+        self._longest, self._strength, self._rate = longest, strength, 1.0
+        self._seen: list[float] = []  # how sure the laws of this round were, by depth
+        self._chances: list[float] = []
+
+    def begin(self, longest: int, strength: int | None) -> int:
+        self._begin(longest, strength)
+        self._rate = self._best_rate()
+        planned = self.room(0)
+        if planned and 1.0 + self.expected(planned) <= self.costs.round(planned):
+            return 0
+        return longest if planned else 0
+
+    def _best_rate(self) -> float:
+        """lambda: tokens per time of the best draft length, and no less than plain decoding's."""
+        best = survival = tokens = 1.0
+        for drafts in range(1, self._longest + 1):
+            survival *= self._chance(drafts - 1)
+            tokens += survival
+            best = max(best, tokens / self.costs.round(drafts))
+        return best
+
+    def room(self, depth: int) -> int:
+        survival = 1.0
+        for chance in self._chances[:depth]:
+            survival *= chance
+        further = depth
+        while further < self._longest:
+            survival *= self._chance(further)
+            if survival < self._rate * (self.costs.draft + self.costs.more(further)):
+                break
+            further += 1
+        return further - depth
+
+    def go_on(self, law: Array | None, depth: int) -> bool:
+        if depth >= self._longest:
+            return False
+        if law is None:
+            return self.room(depth) > 0
+        if depth == len(self._seen):
+            self._seen.append(self._sureness(law))
+            self._chances.append(self._classes[self._class(depth)].towards(self._class_prior(depth), CLASS_WEIGHT))
+        survival = 1.0
+        for chance in self._chances[: depth + 1]:
+            survival *= chance
+        return survival >= self._rate * self.costs.more(depth)
+
+    def _chance(self, position: int) -> float:
+        return self.acceptance.of(self._strength).at(position)
+
+    def _class(self, depth: int) -> int:
+        return bisect_right(EDGES, self._seen[depth])
+
+    def _class_prior(self, depth: int) -> float:
+        """Half what past rounds say of the position, half the law's own word."""
+        return (self._chance(depth) + self._seen[depth]) / 2
+
+    def expected(self, drafts: int) -> float:
+        return self.acceptance.of(self._strength).expected(drafts)
+
+    def observe(self, record: Round) -> None:
+        self.acceptance.observe(self._strength, record.num_accepted_tokens, record.reached)
+        for rate in self._classes:
+            rate.fade(FADE)
+        for depth in range(min(record.reached, len(self._seen))):
+            self._classes[self._class(depth)].add(float(depth < record.num_accepted_tokens), 1.0)
+
+    def state_key(self) -> Hashable:
+        return (self.acceptance.state_key(), tuple(rate.key() for rate in self._classes))
