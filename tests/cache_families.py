@@ -125,7 +125,7 @@ FAMILIES = {
     "mixtral_window": Family(mixtral_window, window=WINDOW),
     "qwen3_moe": Family(qwen3_moe),
     "llama4": Family(llama4, tolerance=FLOAT32, window=WINDOW),
-    "deepseek_v3": Family(deepseek_v3),
+    "deepseek_v3": Family(deepseek_v3, shares=False, tolerance=FLOAT32),
     "mamba": Family(mamba, trees=False, shares=False, tolerance=FLOAT32),
     "mamba2": Family(mamba2, trees=False, shares=False, tolerance=FLOAT32),
     "jamba": Family(jamba, trees=False, shares=False, tolerance=FLOAT32),

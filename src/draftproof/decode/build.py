@@ -38,7 +38,8 @@ def make_drafter(
         from draftproof.models.support import check_target
 
         check_target(target)
-    return config, drafter
+    note = getattr(target, "pass_note", None)
+    return (config if drafter is None or note is None else replace(config, notes=(*config.notes, note))), drafter
 
 
 def _made(

@@ -83,7 +83,7 @@ class KeyValueCache:
         while (possible := min(part.restorable(wanted) for part in self.parts)) < wanted:
             wanted = possible
         for part in self.parts:
-            part.rollback(wanted)
+            part.rollback(wanted, length)
         self.length = wanted
 
     @torch.inference_mode()

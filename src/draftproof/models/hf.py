@@ -102,6 +102,15 @@ class HFModel:
         return sum(size * part.entries_for(num_tokens) for size, part in self._entry_bytes)
 
     @property
+    def pass_note(self) -> str | None:
+        """What keeps drafts from making this model faster as a target, if anything does."""
+        if self.continuing is not Continuing.TOKEN_BY_TOKEN:
+            return None
+        return (
+            f"{self.name} reads one token a pass (its layers ignore their state in longer ones): drafts cannot make it faster"
+        )
+
+    @property
     def shares_passes(self) -> bool:
         """Whether several sessions are read in one pass, as the last pass of one session showed; see `extend_many`."""
         return self._shares_passes

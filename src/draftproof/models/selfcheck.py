@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -28,15 +30,11 @@ def check_forward(model: Any) -> None:
     ids = [(7919 * i + 11) % model.num_input_ids for i in range(8)]
     common, first, second = ids[:3], ids[3:6], [ids[6], ids[7], ids[7]]
     kind = type(model.module).__name__
-    try:
+    with _one_sentence(kind):
         with torch.inference_mode():
             both = torch.tensor([common + first, common + second], device=model.device)
             whole = model.module(input_ids=both, use_cache=False).logits[..., : model.vocab_size]
         ours = _through_the_cache(model, common, first, second)
-    except (UnsupportedModelError, torch.cuda.OutOfMemoryError):
-        raise
-    except Exception as error:
-        raise UnsupportedModelError(f"{kind} does not run with a cache of ours: {type(error).__name__}: {error}") from error
     expected = torch.stack([whole[0, 3], whole[1, 3], whole[0, 4], whole[1, 4], whole[0, 5]]).float()
     spread = expected.std(dim=-1)
     difference = (ours.float() - expected).square().mean(dim=-1).sqrt()
@@ -47,6 +45,17 @@ def check_forward(model: Any) -> None:
             f"{kind} gives other logits through our cache than by itself (a difference of {share:.2g} of their spread),"
             " so drafts could not be verified exactly"
         )
+
+
+@contextmanager
+def _one_sentence(kind: str) -> Iterator[None]:
+    """Turn what a module raises into the reason why it cannot be used; running out of memory is no such reason."""
+    try:
+        yield
+    except (UnsupportedModelError, torch.cuda.OutOfMemoryError):
+        raise
+    except Exception as error:
+        raise UnsupportedModelError(f"{kind} does not run with a cache of ours: {type(error).__name__}: {error}") from error
 
 
 def _through_the_cache(model: Any, common: list[int], first: list[int], second: list[int]) -> torch.Tensor:
@@ -85,11 +94,28 @@ def find_continuing(model: Any) -> Continuing:
     Some layers of transformers use their state when one token is read and ignore it when several are (Mamba 1 and Jamba in
     5.24). Found by putting two states under the same two tokens: equal logits mean that the state was not looked at."""
     model.continuing = Continuing.WITH_STATES
-    for name in ("conv_states", "recurrent_states"):
-        ones, twos = (_with_states(model, name, value) for value in (0.0, 1.0))
-        if ones is not None and torch.equal(ones, twos):
-            return Continuing.TOKEN_BY_TOKEN
+    with _one_sentence(type(model.module).__name__):
+        _require_states(model)
+        for name in ("conv_states", "recurrent_states"):
+            ones, twos = (_with_states(model, name, value) for value in (0.0, 1.0))
+            if ones is not None and torch.equal(ones, twos):
+                return Continuing.TOKEN_BY_TOKEN
     return Continuing.WITH_STATES
+
+
+def _require_states(model: Any) -> None:
+    """Raise UnsupportedModelError when a recurrent layer leaves nothing in the cache: its state cannot be restored."""
+    session = model.open()
+    try:
+        extend(Step(session, [1, 2, 3], rows=[]))
+        for index, kind in enumerate(model.layer_kinds):
+            if kind.num_states and not _states(session.cache.layers[index]):
+                raise UnsupportedModelError(
+                    f"layer {index} of {type(model.module).__name__} is {kind.layer_type} and keeps its state in itself, where"
+                    " a rejected draft would stay"
+                )
+    finally:
+        session.close()
 
 
 def _with_states(model: Any, name: str, value: float) -> Any:
@@ -97,10 +123,16 @@ def _with_states(model: Any, name: str, value: float) -> Any:
     session = model.open()
     try:
         extend(Step(session, [1, 2, 3], rows=[]))
-        states = [state for layer in session.cache.layers for state in getattr(layer, name, {}).values() if state is not None]
+        states = [state for layer in session.cache.layers for state in _states(layer, name)]
         with torch.inference_mode():
             for state in states:
                 state.fill_(value)
         return extend(Step(session, [4, 5])).logits if states else None
     finally:
         session.close()
+
+
+def _states(layer: Any, *names: str) -> list[torch.Tensor]:
+    """What a layer of the cache holds under these names, both kinds by default."""
+    found = [getattr(layer, name, {}).values() for name in names or ("conv_states", "recurrent_states")]
+    return [state for states in found for state in states if state is not None]

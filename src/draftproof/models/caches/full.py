@@ -63,7 +63,7 @@ class FullLayers:
     def restorable(self, length: int) -> int:
         return length
 
-    def rollback(self, length: int) -> None:
+    def rollback(self, length: int, asked: int) -> None:
         self.length = length
 
     def entries_for(self, length: int) -> int:

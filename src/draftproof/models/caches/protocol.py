@@ -39,8 +39,9 @@ class LayerCache(Protocol):
     def restorable(self, length: int) -> int:
         """The longest prefix of the first `length` tokens that can be restored; 0 always can."""
 
-    def rollback(self, length: int) -> None:
-        """Forget all but the first `length` tokens, which `restorable` has allowed."""
+    def rollback(self, length: int, asked: int) -> None:
+        """Forget all but the first `length` tokens, which `restorable` has allowed. asked: what was wanted to stay, more than
+        `length` where some kind could not restore it."""
 
     def entries_for(self, length: int) -> int:
         """Entries that a sequence of `length` tokens takes at most, per layer."""

@@ -75,7 +75,7 @@ class RecurrentLayers:
             return length
         return max((kept for kept in self._kept if kept <= length), default=0)
 
-    def rollback(self, length: int) -> None:
+    def rollback(self, length: int, asked: int) -> None:
         self.length = length
         self._kept = {kept: states for kept, states in self._kept.items() if kept <= length}
         if self._live is not None and self._live > length:

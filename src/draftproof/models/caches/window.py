@@ -148,10 +148,11 @@ class WindowLayers:
         self.length = start + len(path)
 
     def restorable(self, length: int) -> int:
-        self.slack.learn(self.length - length)
         return length if self.first_visible(length) >= self.oldest else 0
 
-    def rollback(self, length: int) -> None:
+    def rollback(self, length: int, asked: int) -> None:
+        if asked > 0:
+            self.slack.learn(self.length - asked)
         self.length = length
         if length == 0:
             self.written = self.oldest = self.stale = 0

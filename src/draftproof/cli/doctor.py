@@ -1,0 +1,135 @@
+"""`draftproof doctor [TARGET] [--draft D]`: what this machine and this pair of models can do, and why not more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from draftproof.cli.options import Device, Dtype, Threads
+from draftproof.errors import UsageError
+
+TargetName = Annotated[
+    str | None,
+    typer.Argument(metavar="[TARGET]", help="A model: hub id, folder, .gguf file or known name.", show_default=False),
+]
+DraftName = Annotated[
+    str | None, typer.Option("--draft", metavar="D", help="A draft model to look at beside it.", show_default=False)
+]
+Json = Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON document on the last line.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to `app`."""
+    app.command("doctor")(doctor)
+
+
+def doctor(
+    target: TargetName = None,
+    draft: DraftName = None,
+    dtype: Dtype = "auto",
+    device: Device = "auto",
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
+    """Say what this machine and these models can do: versions, speed by dtype, caches, vocabularies, methods."""
+    if draft is not None and target is None:
+        raise UsageError("--draft needs a target beside it: draftproof doctor TARGET --draft D")
+    from draftproof.cli.progress import telling
+    from draftproof.report.tables import json_line
+
+    with telling() as tell:
+        document = examine(target, draft, dtype, device, threads, tell)
+    if as_json:
+        typer.echo(json_line(document))
+    else:
+        show(document)
+
+
+def examine(target: str | None, draft: str | None, dtype: str, device: str, threads: int | None, tell: Any) -> dict[str, Any]:
+    """Everything `doctor` finds out, ready for JSON. UsageError when the target itself cannot be used."""
+    import torch
+
+    from draftproof.models.load import choose_device, choose_dtype, load_model
+    from draftproof.models.machine import describe, dtype_speed
+
+    if threads is not None:
+        torch.set_num_threads(threads)
+    where = choose_device(device)
+    choose_dtype(dtype, where, torch.float32)
+    document: dict[str, Any] = {"format": "draftproof.doctor", "machine": describe(), "device": str(where)}
+    document["dtype_speed"] = dtype_speed(where, tell=tell)
+    if target is None:
+        return document
+    tell(f"loading {target}", 0, 1)
+    model = load_model(target, dtype=dtype, device=device)
+    document["target"] = describe_model(model)
+    other: Any = None
+    if draft is not None:
+        tell(f"loading {draft}", 0, 1)
+        other, document["draft"] = _draft(draft, dtype, device)
+    document.update(describe_pair(model, other))
+    return document
+
+
+def _draft(name: str, dtype: str, device: str) -> tuple[Any, dict[str, Any]]:
+    """The draft model and its description, or why it cannot be loaded: then the target's part still stands."""
+    from draftproof.models.load import load_model
+
+    try:
+        model = load_model(name, dtype=dtype, device=device)
+    except UsageError as error:
+        return error, {"name": name, "error": str(error)}
+    return model, describe_model(model)
+
+
+def describe_model(model: Any) -> dict[str, Any]:
+    """Size, place, caches and passes of one loaded model, with the measured time of passes over one and five tokens."""
+    from draftproof.models.steps import pass_seconds
+
+    kinds = [str(kind) for kind in model.layer_kinds]
+    rows_mix = model.rows_mix
+    return {
+        "name": model.name,
+        "class": type(model.module).__name__,
+        "parameters": sum(weight.numel() for weight in model.module.parameters()),
+        "dtype": str(model.dtype).removeprefix("torch."),
+        "device": str(model.device),
+        "max_length": model.max_length,
+        "vocab_size": model.vocab_size,
+        "layers": kinds,
+        "caches": {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)},
+        "trees": model.supports_trees,
+        "goes_on": model.continuing.value,
+        "shares_passes": model.shares_passes,
+        "bytes_for_1024_tokens": model.session_bytes(min(1024, model.max_length or 1024)),
+        "pass_seconds": pass_seconds(model),
+        "can_be_target": rows_mix is None,
+        "why_not_target": rows_mix,
+        "notes": [*model.notes, *([model.pass_note] if model.pass_note else [])],
+    }
+
+
+def describe_pair(target: Any, draft: Any) -> dict[str, Any]:
+    """The vocabularies' match and the methods; without a draft model, the methods alone."""
+    from draftproof.decode.build import check_vocabularies
+    from draftproof.decode.possible import methods_possible
+
+    found: dict[str, Any] = {"methods": methods_possible(target, draft)}
+    if draft is None or isinstance(draft, UsageError):
+        return found
+    try:
+        check_vocabularies(target, draft)
+        found["vocabularies"] = {"match": True, "why_not": None}
+    except UsageError as error:
+        found["vocabularies"] = {"match": False, "why_not": str(error)}
+    return found
+
+
+def show(document: Mapping[str, Any]) -> None:
+    """The same for people, on standard output."""
+    from draftproof.cli.doctor_page import lines
+
+    for line in lines(document):
+        typer.echo(line)

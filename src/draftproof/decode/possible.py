@@ -1,0 +1,60 @@
+"""Which methods are possible with a target, and why the others are not; asked of the methods' own list."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from draftproof.decode.methods import METHODS, Method
+from draftproof.errors import DraftproofError
+
+
+def methods_possible(target: Any, draft: Any = None) -> list[dict[str, Any]]:
+    """One row for every method: name, summary, `possible` (None when that needs a folder nobody has named), `trees` and `why`.
+
+    draft: a loaded draft model, an error met in loading it, or None."""
+    return [_row(method, target, draft) for method in METHODS.values()]
+
+
+def _row(method: Method, target: Any, draft: Any) -> dict[str, Any]:
+    possible, why = _verdict(method, target, draft)
+    models = [target, draft] if method.model == "draft" else [target]
+    can_branch = method.trees and all(getattr(model, "supports_trees", False) for model in models)
+    return {
+        "method": method.name,
+        "summary": method.summary,
+        "possible": possible,
+        "trees": bool(possible) and can_branch,
+        "why": why or (_chains_only(models) if method.trees and possible and not can_branch else None),
+    }
+
+
+def _verdict(method: Method, target: Any, draft: Any) -> tuple[bool | None, str | None]:
+    if method.name == "none":
+        return True, None
+    reason = getattr(target, "rows_mix", None)
+    if reason is not None:
+        return False, f"the target's rows influence each other: {reason}"
+    if method.model == "folder":
+        return None, f'needs a folder: "model" in speculative_config, or --draft with --method {method.name}'
+    if method.model == "draft":
+        return _with_draft(target, draft)
+    return True, None
+
+
+def _with_draft(target: Any, draft: Any) -> tuple[bool, str | None]:
+    from draftproof.decode.build import check_vocabularies
+
+    if draft is None:
+        return False, "needs a draft model: name one with --draft"
+    try:
+        if isinstance(draft, DraftproofError):
+            raise draft
+        check_vocabularies(target, draft)
+    except DraftproofError as error:
+        return False, str(error)
+    return True, None
+
+
+def _chains_only(models: list[Any]) -> str:
+    unable = next(model.name for model in models if not getattr(model, "supports_trees", False))
+    return f"chains only: {unable} has layers that cannot read a tree in one pass"
