@@ -11,11 +11,16 @@ from draftproof.core.rules import RULES
 from draftproof.core.tree import TreeShape
 from draftproof.drafters.builder import DraftBuilder
 from draftproof.drafters.draft_model import DraftModel
+from draftproof.drafters.eagle import Eagle
+from draftproof.drafters.medusa import Medusa
 from draftproof.drafters.ngram import NGram
 from draftproof.drafters.protocol import Request, Wants
 from draftproof.errors import UsageError
+from random_heads import random_head, random_state
 
-TARGET = TableModel([[1.0 if j in ((i + 1) % 8,) else 0.0 for j in range(8)] for i in range(8)], name="target")
+TARGET = TableModel(
+    [[1.0 if j in ((i + 1) % 8,) else 0.0 for j in range(8)] for i in range(8)], name="target", hidden=random_state
+)
 LIKELY = TableModel([[0.6 if j == (i + 1) % 8 else 0.4 / 7 for j in range(8)] for i in range(8)], name="draft")
 TREE = TreeShape.from_levels((2, 2, 1, 1))
 DRAFTERS = {
@@ -25,6 +30,12 @@ DRAFTERS = {
     "draft_model, tree": lambda: DraftModel(LIKELY, tree=TREE, selection="without_replacement"),
     "draft_model, greedy tree": lambda: DraftModel(LIKELY, "greedy", tree=TREE),
     "ngram, trie": lambda: NGram(tree=TREE),
+    "medusa": lambda: Medusa(random_head("medusa")),
+    "medusa, tree": lambda: Medusa(random_head("medusa"), tree=TREE),
+    "eagle": lambda: Eagle(random_head("eagle")),
+    "eagle, greedy": lambda: Eagle(random_head("eagle"), "greedy"),
+    "eagle, dynamic tree": lambda: Eagle(random_head("eagle"), num_nodes=8, top_k=3),
+    "eagle3": lambda: Eagle(random_head("eagle3"), name="eagle3"),
 }
 PROMPT = [0, 1, 2, 3, 0, 1]
 

@@ -1,0 +1,170 @@
+"""Training texts: prompts from files and from the built-in kinds, answers the target writes, shards that survive
+interruptions."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from draftproof import SamplingParams
+from draftproof.decode.base import PlainDecoder
+from draftproof.errors import UsageError
+from draftproof.models.hf import HFModel
+from draftproof.train import builtin, store
+from draftproof.train.answers import Writing, write_answers
+from draftproof.train.mixture import gather
+from draftproof.train.prompts import TrainPrompt, read_prompts
+from draftproof.train.store import Text, TextWriter, read_about, read_texts, shortened
+from tiny import llama, word_tokenizer
+
+
+@pytest.fixture(scope="module")
+def target():
+    tokenizer = word_tokenizer()
+    tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }} {% endfor %}w1"
+    return HFModel(llama(eos_token_id=7), tokenizer, name="tiny", check=False)
+
+
+def prompts(count):
+    return [TrainPrompt.ask(f"w{i % 50} w{i % 7} w{i % 3}", "words") for i in range(count)]
+
+
+HOW = Writing(max_tokens=9, max_prompt_tokens=12, batch_size=4)
+
+
+def test_answers_are_plain_decodings_whatever_the_batch(target, tmp_path):
+    for name, size in (("one", 1), ("five", 5)):
+        how = Writing(max_tokens=9, max_prompt_tokens=12, batch_size=size)
+        writer = TextWriter(tmp_path / name, how.about(target), 64)
+        assert write_answers(target, target.tokenizer, prompts(12), writer, how) == 12
+    texts = read_texts(tmp_path / "one")
+    assert texts == read_texts(tmp_path / "five")
+    assert {text.temperature for text in texts} <= {0.0, 0.7, 1.0}
+    assert len({text.seed for text in texts}) == len(texts)
+    text = texts[0]
+    params = SamplingParams(temperature=text.temperature, max_tokens=9, seed=text.seed)
+    expected = PlainDecoder(target).generate(list(text.tokens[: text.prompt]), params)
+    assert text.tokens[text.prompt :] == expected.token_ids
+    assert text.finish == expected.finish_reason
+
+
+def test_an_interrupted_run_goes_on_and_ends_in_the_same_texts(target, tmp_path):
+    whole = TextWriter(tmp_path / "whole", HOW.about(target), 64)
+    write_answers(target, target.tokenizer, prompts(10), whole, HOW)
+    first = TextWriter(tmp_path / "parts", HOW.about(target), 64)
+    write_answers(target, target.tokenizer, prompts(4), first, HOW)
+    index, tokens = tmp_path / "parts" / "0000.jsonl", tmp_path / "parts" / "0000.tokens"
+    index.write_bytes(index.read_bytes()[:-20])  # a line torn in the middle
+    tokens.write_bytes(tokens.read_bytes() + b"\x01\x02\x03")  # and tokens of an answer without a line
+    second = TextWriter(tmp_path / "parts", HOW.about(target), 64)
+    assert len(second.done) == 3
+    assert write_answers(target, target.tokenizer, prompts(10), second, HOW) == 7
+    assert read_texts(tmp_path / "parts") == read_texts(tmp_path / "whole")
+    assert write_answers(target, target.tokenizer, prompts(10), second, HOW) == 0
+
+
+def test_parts_share_a_folder_and_shards_have_a_size(target, tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "ANSWERS_PER_SHARD", 3)
+    for part in ("a-", "b-"):
+        writer = TextWriter(tmp_path, HOW.about(target), 64, part)
+        mine = [prompt for i, prompt in enumerate(prompts(8)) if i % 2 == (part == "b-")]
+        write_answers(target, target.tokenizer, mine, writer, HOW)
+    assert sorted(file.name for file in tmp_path.glob("*.jsonl")) == [f"{p}-000{n}.jsonl" for p in "ab" for n in (0, 1)]
+    assert len(read_texts(tmp_path)) == 8
+    assert np.fromfile(tmp_path / "a-0000.tokens", "<u2").max() < 64
+    again = TextWriter(tmp_path, HOW.about(target), 64, "a-")
+    again.append(Text("f" * 16, "x", (1, 2, 3), 1))
+    assert len(read_texts(tmp_path)) == 9
+
+
+def test_a_folder_of_other_settings_or_of_nothing_is_refused(target, tmp_path):
+    TextWriter(tmp_path, HOW.about(target), 64)
+    with pytest.raises(UsageError, match="no texts yet"):
+        read_texts(tmp_path)
+    with pytest.raises(UsageError, match="written with max_tokens 9, not 8"):
+        TextWriter(tmp_path, Writing(max_tokens=8, max_prompt_tokens=12, batch_size=4).about(target), 64)
+    with pytest.raises(UsageError, match="no folder of training texts"):
+        read_texts(tmp_path / "nowhere")
+    (tmp_path / "data.json").write_text(json.dumps({"format": 99}))
+    with pytest.raises(UsageError, match="another format"):
+        read_about(tmp_path)
+
+
+def test_large_vocabularies_get_wide_ids(tmp_path):
+    writer = TextWriter(tmp_path, {}, 150_000)
+    writer.append(Text("0" * 16, "x", (149_999, 3, 70_000), 1, 0.7, 5, "stop"))
+    assert read_texts(tmp_path) == [Text("0" * 16, "x", (149_999, 3, 70_000), 1, 0.7, 5, "stop")]
+
+
+def test_an_answer_of_the_users_own_is_kept_and_long_prompts_are_left_out(target, tmp_path):
+    own = TrainPrompt.ask("w4 w5", "mine", answer="w8 w9")
+    writer = TextWriter(tmp_path, HOW.about(target), 64)
+    long = TrainPrompt.ask(" ".join(["w3"] * 30), "long")
+    assert write_answers(target, target.tokenizer, [own, long], writer, HOW) == 1
+    (text,) = read_texts(tmp_path)
+    assert text.tokens == (4, 5, 1, 8, 9, 7) and text.prompt == 3 and text.seed is None
+    with pytest.raises(UsageError, match="no prompt has at most 12 tokens"):
+        write_answers(target, target.tokenizer, [long], writer, HOW)
+
+
+def test_shortening_cuts_answers_and_leaves_out_bare_prompts():
+    texts = [Text("0", "x", tuple(range(10)), 3), Text("1", "x", tuple(range(10)), 6)]
+    assert shortened(texts, 6) == [Text("0", "x", tuple(range(6)), 3)]
+
+
+def test_prompt_files(tmp_path):
+    file = tmp_path / "prompts.jsonl"
+    lines = [
+        {"prompt": "one\u2028line", "source": "s"},
+        {"messages": [{"role": "system", "content": "be brief"}, {"role": "user", "content": "two"}], "answer": "yes"},
+    ]
+    file.write_text("\n".join(json.dumps(line, ensure_ascii=False) for line in lines) + "\n", encoding="utf-8")
+    one, two = read_prompts(file)
+    assert one.chat == [{"role": "user", "content": "one\u2028line"}] and one.source == "s" and one.answer is None
+    assert [message["role"] for message in two.chat] == ["system", "user"] and two.answer == "yes"
+    assert one.key != two.key and len(one.key) == 16
+    for content, said in (
+        ("{", "line 1 is not JSON"),
+        ("{}", "either the key 'prompt' or the key 'messages'"),
+        ('{"prompt": " "}', "it is a text"),
+        ('{"prompt": "x", "answer": 3}', "text to train on"),
+        ('{"messages": [{"role": "user"}]}', "'role' and 'content'"),
+        ("", "holds no prompt"),
+    ):
+        file.write_text(content)
+        with pytest.raises(UsageError, match=said):
+            read_prompts(file)
+    with pytest.raises(UsageError, match="cannot be read"):
+        read_prompts(tmp_path / "nowhere.jsonl")
+
+
+def test_the_mixture_is_without_duplicates_and_in_an_order_of_its_own(tmp_path, monkeypatch):
+    library = (tuple(f"def f{i}():\n    return {i}" for i in range(30)), ("a passage", "another"))
+    monkeypatch.setattr(builtin, "library", lambda: library)
+    mixed = gather()
+    assert {prompt.source for prompt in mixed} == {"chat", "code", "summary"}
+    assert len({prompt.key for prompt in mixed}) == len(mixed)
+    assert gather() == mixed and gather(limit=5) == mixed[:5]
+    assert len({prompt.source for prompt in mixed[:300]}) >= 2
+    file = tmp_path / "prompts.jsonl"
+    file.write_text('{"prompt": "x"}\n{"prompt": "x"}\n')
+    assert [prompt.source for prompt in gather(file)] == ["file"]
+    assert {prompt.source for prompt in gather(file, kinds=("code",))} == {"file", "code"}
+    with pytest.raises(UsageError, match="no built-in kind of prompt 'poems'"):
+        gather(kinds=("poems",))
+
+
+def test_the_library_gives_whole_functions(monkeypatch, tmp_path):
+    module = tmp_path / "module.py"
+    module.write_text(
+        'class A:\n    def f(self, x):\n        """short"""\n        y = x\n        z = y\n        return z\n\n'
+        "def g():\n    return 1\n",
+    )
+    monkeypatch.setattr(builtin.sysconfig, "get_paths", lambda: {"stdlib": str(tmp_path)})
+    builtin.library.cache_clear()
+    functions, passages = builtin.library()
+    builtin.library.cache_clear()
+    assert functions == ('def f(self, x):\n    """short"""\n    y = x\n    z = y\n    return z',)
+    assert passages == ()
