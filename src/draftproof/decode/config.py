@@ -11,6 +11,7 @@ from typing import Any
 from draftproof.core.rules import RULES
 from draftproof.core.tree import TreeShape
 from draftproof.decode.methods import METHODS, Method, count_from, one_of, readers
+from draftproof.decode.schedule import KEY, BatchSchedule
 from draftproof.errors import UsageError
 
 REJECTION_RULES = {"standard": None, "strict": "match", "probabilistic": "token", "block": "block"}
@@ -27,8 +28,9 @@ class SpeculativeConfig:
     method: one of METHODS. model: hub id or folder of the draft model or of the method's weights. num_speculative_tokens:
     draft length, 0 to switch off, -1 for the method's own. rule: a name in RULES, or None for the drafter's natural one
     ("token" for sampled drafts, "match" for fixed ones, "traversal" for sampled trees). tree: a shape instead of a chain,
-    children per level ("2,2,1") or parents ("-1,-1,0"); its depth is the draft length. options: the keys that only this method
-    reads, as given (see `option`)."""
+    children per level ("2,2,1") or parents ("-1,-1,0"); its depth is the draft length. num_speculative_tokens_per_batch_size:
+    [[first, last, k], ...], the draft length for batches of those sizes; the longest is num_speculative_tokens when that is
+    left out. options: the keys that only this method reads, as given (see `option`)."""
 
     method: str = "none"
     model: str | None = None
@@ -37,6 +39,7 @@ class SpeculativeConfig:
     revision: str | None = None
     rule: str | None = None
     tree: Any = None
+    num_speculative_tokens_per_batch_size: Any = None
     options: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = field(default=(), compare=False)
 
@@ -62,14 +65,22 @@ class SpeculativeConfig:
             raise UsageError(f"method {self.method!r} is unknown; allowed: {', '.join(sorted(METHODS))}")
         if self.tree is not None:
             object.__setattr__(self, "tree", TreeShape.parse(self.tree).parents)
+        if self.num_speculative_tokens_per_batch_size is not None:
+            schedule = BatchSchedule.parse(self.num_speculative_tokens_per_batch_size)
+            object.__setattr__(self, "num_speculative_tokens_per_batch_size", schedule.entries)
         if self.num_speculative_tokens == -1:
-            object.__setattr__(self, "num_speculative_tokens", self.spec.length if self.shape is None else self.shape.depth)
+            object.__setattr__(self, "num_speculative_tokens", self._default_length())
         count_from(0)("num_speculative_tokens", self.num_speculative_tokens)
         one_of(*REJECTION_RULES)("rejection_sample_method", self.rejection_sample_method)
         if self.rule is not None:
             one_of(*RULES)("rule", self.rule)
         object.__setattr__(self, "options", MappingProxyType(self._checked_options()))
         self._check_combination()
+
+    def _default_length(self) -> int:
+        if self.shape is not None:
+            return self.shape.depth
+        return self.spec.length if self.schedule is None else self.schedule.longest
 
     def _checked_options(self) -> dict[str, Any]:
         known = {option.name: option for option in self.spec.options}
@@ -98,6 +109,12 @@ class SpeculativeConfig:
             )
         if self.options.get("tree_selection") and (self.shape is None or self.option("draft_sample_method") == "greedy"):
             raise UsageError('tree_selection is read for sampled trees: give "tree", and draft_sample_method "probabilistic"')
+        if self.schedule is not None and self.method == "none":
+            raise UsageError(f"speculative_config has {KEY!r} but no method, so nothing would be drafted")
+        if self.schedule is not None and self.schedule.longest > self.num_speculative_tokens:
+            raise UsageError(
+                f"{KEY} asks for {self.schedule.longest} tokens; num_speculative_tokens allows {self.num_speculative_tokens}"
+            )
         implied = REJECTION_RULES[self.rejection_sample_method]
         if self.rule and implied and self.rule != implied:
             raise UsageError(
@@ -117,7 +134,9 @@ class SpeculativeConfig:
     def as_dict(self, *, vllm: bool = False) -> dict[str, Any]:
         """The flat mapping that `from_dict` reads back, without what was left at its default; vllm: only keys vLLM has too."""
         ours = () if vllm else ("rule", "tree")
-        plain = {f.name: f.default for f in fields(self) if f.name in ("model", "rejection_sample_method", "revision", *ours)}
+        plain = {
+            f.name: f.default for f in fields(self) if f.name in ("model", "rejection_sample_method", "revision", KEY, *ours)
+        }
         found = {"method": self.method, "num_speculative_tokens": self.num_speculative_tokens}
         found |= {name: getattr(self, name) for name, default in plain.items() if getattr(self, name) != default}
         known = {option.name: option for option in self.spec.options}
@@ -127,6 +146,12 @@ class SpeculativeConfig:
     def rule_name(self) -> str | None:
         """The rule asked for, by either key; None for the drafter's natural one."""
         return self.rule or REJECTION_RULES[self.rejection_sample_method]
+
+    @property
+    def schedule(self) -> BatchSchedule | None:
+        """The draft length by batch size; None when it is the same for all."""
+        entries = self.num_speculative_tokens_per_batch_size
+        return None if entries is None else BatchSchedule(entries)
 
     @property
     def shape(self) -> TreeShape | None:

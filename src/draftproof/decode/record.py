@@ -111,13 +111,12 @@ def read_rounds(path: str | Path) -> tuple[RecordHeader, list[Round]]:
 
 def header_for(decoder: SpeculativeDecoder, prompt_token_ids: Sequence[int], params: SamplingParams) -> RecordHeader:
     """The header of a run of `decoder` on one prompt."""
-    config = asdict(decoder.config)
     return RecordHeader(
         target=decoder.target.name,
         method=decoder.drafter.name if decoder.drafter is not None else "none",
         rule=decoder.rule_for(params).name if decoder.drafter is not None else None,
         prompt_token_ids=tuple(prompt_token_ids),
-        config={key: value for key, value in config.items() if value not in (None, ())},
+        config=decoder.config.as_dict(),
         params=params_as_dict(params),
     )
 

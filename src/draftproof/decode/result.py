@@ -29,7 +29,9 @@ class Piece:
 class Completion:
     """One sample. Text, ids, log-probabilities, rounds and stats all end at the same token.
 
-    origins: where each token came from. seconds: wall time of the whole sample, first_token_seconds until its first token."""
+    origins: where each token came from. seconds: wall time from its beginning, first_token_seconds until its first token; in a
+    batch that time is shared with its neighbours. num_cached_tokens: how many of the prompt were read before this request
+    (vLLM's name). error: what went wrong, when finish_reason is "error"."""
 
     index: int
     text: str
@@ -42,16 +44,18 @@ class Completion:
     rounds: tuple[Round, ...]
     seconds: float
     first_token_seconds: float
+    num_cached_tokens: int = 0
+    error: str | None = None
 
     @property
     def tokens_per_second(self) -> float:
-        """Emitted tokens per second of wall time, reading the prompt included."""
-        return len(self.token_ids) / self.seconds
+        """Emitted tokens per second of wall time, reading the prompt included; 0 when it ended before its first round."""
+        return len(self.token_ids) / self.seconds if self.seconds else 0.0
 
     @property
     def decode_tokens_per_second(self) -> float | None:
         """The same without reading the prompt: tokens after the first round per second after it; None when there are none."""
-        later = len(self.token_ids) - len(self.rounds[0].tokens)
+        later = len(self.token_ids) - len(self.rounds[0].tokens) if self.rounds else 0
         return later / (self.seconds - self.first_token_seconds) if later else None
 
 
@@ -85,6 +89,14 @@ class Result:
     @property
     def stop_reason(self) -> int | str | None:
         return self.outputs[0].stop_reason
+
+    @property
+    def num_cached_tokens(self) -> int:
+        return self.outputs[0].num_cached_tokens
+
+    @property
+    def error(self) -> str | None:
+        return self.outputs[0].error
 
     @property
     def stats(self) -> Statistics:

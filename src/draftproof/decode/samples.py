@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import groupby
 from time import perf_counter
 from typing import Any, Protocol
 
 from draftproof.core.records import Round
 from draftproof.decode.drive import drive
+from draftproof.decode.failures import explain
 from draftproof.decode.logprobs import TokenLogprobs
 from draftproof.decode.result import Completion, Piece
 from draftproof.decode.statistics import Statistics
 from draftproof.decode.stopping import Stopper
 from draftproof.decode.text import Detokenizer, decode_all
+from draftproof.models.protocol import Output, Session, Step
+
+
+class Cancel(Protocol):
+    """Tells that the caller has had enough; a `threading.Event` is one. Asked before every round."""
+
+    def is_set(self) -> bool: ...
 
 
 class Sequenced(Protocol):
     """What `Generation` and `PlainGeneration` have in common."""
 
+    session: Session
     context: list[int]
     stopper: Stopper
     logprobs: list[TokenLogprobs]
@@ -32,7 +41,10 @@ class Sequenced(Protocol):
 
 
 class Sample:
-    """One sample of one prompt. `pieces()` runs it; afterwards `completion` holds the whole."""
+    """One sample of one prompt, run alone by `run` or `pieces`, or beside others by `round`; `completion` is the whole.
+
+    cancel: ends the text before the next round once it is set. num_speculative_tokens: the draft length asked for, which a
+    schedule may lower. notes: what its statistics should say beside the rounds' own."""
 
     def __init__(
         self,
@@ -44,29 +56,49 @@ class Sample:
         skip_special_tokens: bool,
         stop_strings: Sequence[str],
         on_round: Callable[[Round], None] | None = None,
+        cancel: Cancel | None = None,
     ) -> None:
-        self._generation, self._index = generation, index
+        self.generation, self._index = generation, index
         self._tokenizer, self._detokenizer, self._skip = tokenizer, detokenizer, skip_special_tokens
-        self._stop_strings, self._on_round = stop_strings, on_round
+        self._stop_strings, self._on_round, self._cancel = stop_strings, on_round, cancel
+        self.num_speculative_tokens: int = getattr(generation, "num_speculative_tokens", 0)
         self._num_prompt_tokens = len(generation.context)
+        self._num_cached_tokens = generation.session.length
         self._released = 0
+        self._begin = perf_counter()
         self.rounds: list[Round] = []
+        self.notes: dict[str, None] = {}
         self.seconds = self.first_token_seconds = 0.0
+        self.error: Exception | None = None
+
+    def ended(self) -> bool:
+        """Whether there is no further round, the caller having cancelled included."""
+        if self._cancel is not None and self._cancel.is_set():
+            self.generation.stopper.cut("abort")
+        return self.generation.finished
+
+    def round(self) -> Generator[Step, Output, None]:
+        """One round, with its passes asked for as the generation asks for them; then it is noted. Not once `ended`."""
+        record = yield from self.generation.round()
+        self.rounds.append(record)
+        if self._on_round is not None:
+            self._on_round(record)
+        self.seconds = perf_counter() - self._begin
+        self.first_token_seconds = self.first_token_seconds or self.seconds
+
+    def fail(self, error: Exception) -> None:
+        """End the text with what has been committed, because of `error`."""
+        self.error = error
+        self.generation.stopper.cut("error")
 
     def run(self) -> Iterator[Round]:
         """Drive every round; frees the drafter's state at the end, on an error, and when the caller stops early."""
-        begin = perf_counter()
         try:
-            while not self._generation.finished:
-                record = drive(self._generation.round())
-                self.rounds.append(record)
-                if self._on_round is not None:
-                    self._on_round(record)
-                self.seconds = perf_counter() - begin
-                self.first_token_seconds = self.first_token_seconds or self.seconds
-                yield record
+            while not self.ended():
+                drive(self.round())
+                yield self.rounds[-1]
         finally:
-            self._generation.close()
+            self.generation.close()
 
     def run_to_end(self) -> None:
         """Drive every round."""
@@ -77,7 +109,7 @@ class Sample:
         """The same rounds as text: one piece for each stretch of tokens of one origin."""
         count = 0
         for record in self.run():
-            finish = self._generation.stopper.finish
+            finish = self.generation.stopper.finish
             pairs = groupby(zip(record.origins, record.tokens, strict=True), key=lambda pair: pair[0])
             stretches = [(origin, tuple(token for _, token in group)) for origin, group in pairs]
             for number, (origin, tokens) in enumerate(stretches):
@@ -86,12 +118,16 @@ class Sample:
                 text = self._release(count, ends=ended is not None)
                 reason, stop_reason = (ended.reason, ended.stop_reason) if ended else (None, None)
                 yield Piece(text, tokens, origin, reason, stop_reason, self._index)
+        finish = self.generation.stopper.finish
+        if finish is not None and finish.reason == "abort":
+            origin = self.rounds[-1].origins[-1] if self.rounds else "plain"
+            yield Piece(self._release(count, ends=True), (), origin, finish.reason, None, self._index)
 
     def completion(self, stats: Statistics, wants_logprobs: bool) -> Completion:
         """The finished sample."""
-        finish = self._generation.stopper.finish
+        finish = self.generation.stopper.finish
         assert finish is not None
-        token_ids = tuple(self._generation.context[self._num_prompt_tokens :])
+        token_ids = tuple(self.generation.context[self._num_prompt_tokens :])
         return Completion(
             index=self._index,
             text=self._text(token_ids),
@@ -99,17 +135,19 @@ class Sample:
             origins=tuple(origin for record in self.rounds for origin in record.origins),
             finish_reason=finish.reason,
             stop_reason=finish.stop_reason,
-            logprobs=tuple(self._generation.logprobs) if wants_logprobs else None,
+            logprobs=tuple(self.generation.logprobs) if wants_logprobs else None,
             stats=stats,
             rounds=tuple(self.rounds),
             seconds=self.seconds,
             first_token_seconds=self.first_token_seconds,
+            num_cached_tokens=self._num_cached_tokens,
+            error=None if self.error is None else explain(self.error),
         )
 
     def _text(self, token_ids: Sequence[int]) -> str:
         if self._tokenizer is None:
             return ""
-        stopper = self._generation.stopper
+        stopper = self.generation.stopper
         shown = token_ids[:-1] if stopper.hides_last else token_ids
         return decode_all(self._tokenizer, shown, self._skip)[: stopper.text_end]
 
@@ -119,7 +157,7 @@ class Sample:
             return ""
         if ends:
             self._detokenizer.close()
-        text = self._detokenizer.text[: self._generation.stopper.text_end]
+        text = self._detokenizer.text[: self.generation.stopper.text_end]
         end = len(text)
         if not ends:
             end = min(self._detokenizer.ends[count - 1], end - _held_back(text, self._stop_strings))

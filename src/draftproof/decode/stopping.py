@@ -13,13 +13,13 @@ from typing import Literal
 from draftproof.core.params import SamplingParams
 from draftproof.decode.text import Detokenizer
 
-FinishReason = Literal["stop", "length"]
+FinishReason = Literal["stop", "length", "abort", "error"]
 
 
 @dataclass(frozen=True)
 class Finish:
-    """reason: "stop" (end token, stop token id, stop string) or "length". stop_reason: the token id or string that stopped
-    it, None for an end-of-sequence token or a limit; vLLM's fields."""
+    """reason: "stop" (end token, stop token id, stop string), "length", "abort" (the caller cancelled) or "error" (this one of
+    several failed). stop_reason: the token id or string that stopped it, None for the rest; vLLM's fields."""
 
     reason: FinishReason
     stop_reason: int | str | None = None
@@ -69,6 +69,11 @@ class Stopper:
         if self.finish is None and self.count >= self._limit:
             self.finish = Finish("length")
         return self.finish
+
+    def cut(self, reason: FinishReason) -> None:
+        """End the text here, before its time."""
+        if self.finish is None:
+            self.finish = Finish(reason)
 
     def _stop_string(self, text_before: int) -> Finish | None:
         """The stop string that ends first in the text this token completed."""

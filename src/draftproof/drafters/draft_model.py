@@ -56,7 +56,8 @@ class DraftModelSession:
     """The draft model's reading of one request."""
 
     def __init__(self, drafter: DraftModel, request: Request) -> None:
-        self._greedy = drafter.draft_sample_method == "greedy" or request.laws.greedy
+        self._asks_greedy = drafter.draft_sample_method == "greedy"
+        self._greedy = self._asks_greedy or request.laws.greedy
         self._tree, self._selection = drafter.tree if drafter.trees else None, drafter.selection
         self._laws, self._vocab_size = request.laws, request.target.vocab_size
         self._model, self._session = drafter.model, drafter.model.open()
@@ -158,6 +159,12 @@ class DraftModelSession:
 
     def state_key(self) -> Hashable:
         return tuple(self._session.tokens)
+
+    def renew(self, request: Request, kept: int) -> None:
+        """Roll the draft model's session back to the tokens that stay."""
+        self._greedy = self._asks_greedy or request.laws.greedy
+        self._laws, self._read = request.laws, ()
+        self._session.rollback(min(self._session.length, kept))
 
     def close(self) -> None:
         self._session.close()

@@ -123,6 +123,12 @@ class NGramSession:
     def state_key(self) -> Hashable:
         return ()
 
+    def renew(self, request: Request, kept: int) -> None:
+        """Go on with the index if all of it lies before `kept`, else begin it again."""
+        self._laws = request.laws
+        if self._indexed > kept:
+            self.close()
+
     def close(self) -> None:
         self._after.clear()
         self._indexed = 0

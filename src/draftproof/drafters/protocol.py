@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Hashable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from draftproof.core.params import SamplingParams
 from draftproof.core.pipeline import LawPipeline
@@ -43,7 +43,7 @@ class Request:
 
 
 class DraftSession(Protocol):
-    """A drafter's state for one request."""
+    """A drafter's state for one request, in which the context only grows: every `propose` is given all of it."""
 
     def propose(self, context: Sequence[int], draft: DraftBuilder) -> Proposal:
         """Add tokens that may follow `context` (all committed tokens, the pending one last) through `draft`.
@@ -58,6 +58,17 @@ class DraftSession(Protocol):
 
     def close(self) -> None:
         """Free what the session holds. Idempotent."""
+
+
+@runtime_checkable
+class Renewable(Protocol):
+    """What a `DraftSession` has too if a chat may keep it for the next turn. One without it is closed and a new one opened,
+    which reads the whole prompt anew (as must the target, where the drafter wants hidden states)."""
+
+    def renew(self, request: Request, kept: int) -> None:
+        """Serve `request` from now on, with its parameters. The first `kept` tokens of its prompt are the beginning of what was
+        observed so far and stay; whatever came after them is gone, and other tokens may stand there: forget it. The next
+        observation starts at `kept`. Afterwards the session behaves like a new one that has observed those tokens."""
 
 
 class Drafter(Protocol):

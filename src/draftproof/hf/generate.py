@@ -1,4 +1,4 @@
-"""The function for `custom_generate=`: rows one after another, each by the decode loop, put together as transformers does."""
+"""The function for `custom_generate=`: rows side by side, each by the decode loop, put together as transformers does."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from draftproof.core.params import SamplingParams
 from draftproof.core.records import Round
 from draftproof.decode.config import SpeculativeConfig
 from draftproof.decode.decoder import SpeculativeDecoder
+from draftproof.decode.rows import Row, run_rows
 from draftproof.decode.samples import Sample
 from draftproof.decode.statistics import Statistics
 from draftproof.errors import UsageError
@@ -55,9 +57,9 @@ def generate(
     with what follows, rows filled up with the padding id; greedy decoding gives the same ids. Sampling draws its seed from
     torch's global generator, so `torch.manual_seed` replays it.
 
-    Rows run one after another, each without its padding. A cache of the caller's is neither read nor written: it stays as it
-    was given. A row ends at the model's context limit at the latest. UsageError names what is not supported, before any
-    pass."""
+    Rows run together, each without its padding and with its own acceptance. A cache of the caller's is neither read nor
+    written: it stays as it was given. A row ends at the model's context limit at the latest. UsageError names what is not
+    supported, before any pass."""
     outer = asked.outer_arguments()
     streamer = streamer if streamer is not None else outer.get("streamer")
     if outer.get("assistant_model") is not None:
@@ -69,7 +71,7 @@ def generate(
     check_processors(logits_processor or ())
     batch = asked.rows(input_ids, model_inputs)
     if streamer is not None and len(batch) > 1:
-        raise UsageError("a streamer needs a batch of one: rows run one after another")
+        raise UsageError("a streamer needs a batch of one, as in transformers")
     with _training_kept(model, drafter):
         job = _Job(
             model, drafter, speculative_config, logits_processor or (), stopping_criteria or (), generation_config, batch
@@ -104,31 +106,42 @@ class _Job:
         self._processors, self._batch = processors, batch
         self._samples = config.num_return_sequences or 1
         self._greedy = not config.do_sample
-        self._others = other_criteria(criteria, len(batch))
+        self._others = other_criteria(criteria)
         self._limit = max(1, max_length(criteria, config) - len(batch[0].padding) - len(batch[0].prompt))
         if len(batch) > 1 and self._others and config._pad_token_tensor is None:
             raise UsageError("rows may end at different lengths: a batch with stopping criteria needs a pad_token_id")
 
     def run(self, input_ids: torch.Tensor, streamer: Any) -> tuple[list[list[int]], tuple[Statistics, ...]]:
-        """The new ids of each row, and its statistics. Rows of one prompt in a line share what was read of it."""
+        """The new ids of each row, and its statistics."""
         seed = 0 if self._greedy else int(torch.randint(2**63 - 1, ()))
         params = [self._params(row, number, seed) for number, row in enumerate(self._batch)]
         for row, one in zip(self._batch, params, strict=True):
             self._decoder.check_prompt(row.prompt, one)
-        texts, statistics = [], []
-        session, read = self._decoder.target.open(), self._batch[0].prompt
-        try:
-            for number, (row, one) in enumerate(zip(self._batch, params, strict=True)):
-                if row.prompt != read:
-                    session.rollback(0)
-                    read = row.prompt
-                stopper = self._stopper(row, one, input_ids.device)
-                text, figures = self._decoder.run_row(session, row, one, number, stopper, _put(streamer))
-                texts.append(text)
-                statistics.append(figures)
-        finally:
-            session.close()
-        return texts, tuple(statistics)
+        rows = [
+            Row(row.prompt, partial(self._open, row, one, number, self._stopper(row, one, input_ids.device), _put(streamer)))
+            for number, (row, one) in enumerate(zip(self._batch, params, strict=True))
+        ]
+        texts: dict[int, list[int]] = {}
+        statistics: dict[int, Statistics] = {}
+        for number, sample in run_rows(self._decoder.target, rows, len(rows), self._decoder.draft_schedule):
+            if sample.error is not None:
+                raise sample.error
+            texts[number] = sample.generation.context[len(rows[number].prompt) :]
+            statistics[number] = self._decoder.statistics(sample, params[number])
+        return [texts[number] for number in range(len(rows))], tuple(statistics[number] for number in range(len(rows)))
+
+    def _open(
+        self,
+        row: asked.Row,
+        params: SamplingParams,
+        number: int,
+        stopper: CriteriaStopper,
+        on_round: Callable[[Round], None] | None,
+        session: Session,
+    ) -> Sample:
+        sample = self._decoder.sample(session, row.prompt, params, number, on_round=on_round)
+        sample.generation.stopper = stopper
+        return sample
 
     def _params(self, row: asked.Row, number: int, seed: int) -> SamplingParams:
         return row_params(
@@ -149,35 +162,11 @@ class _Job:
 
 
 class _RowDecoder(SpeculativeDecoder):
-    """The decoder of one call, with a stopper from outside."""
+    """The decoder of one call."""
 
     def check_prompt(self, prompt: Sequence[int], params: SamplingParams) -> None:
         """UsageError when the prompt does not fit the model."""
-        self._request(prompt, params)
-
-    def run_row(
-        self,
-        session: Session,
-        row: asked.Row,
-        params: SamplingParams,
-        number: int,
-        stopper: CriteriaStopper,
-        on_round: Callable[[Round], None] | None,
-    ) -> tuple[list[int], Statistics]:
-        """The new ids of one row and its statistics."""
-        generation = self._generation(session, row.prompt, params, number, streams=False)
-        generation.stopper = stopper
-        sample = Sample(
-            generation,
-            index=number,
-            tokenizer=None,
-            detokenizer=None,
-            skip_special_tokens=False,
-            stop_strings=(),
-            on_round=on_round,
-        )
-        sample.run_to_end()
-        return generation.context[len(row.prompt) :], self._statistics(sample.rounds, params)
+        self.request(prompt, params)
 
 
 def _decoder(drafter: Any, config: Mapping[str, Any] | None, target: HFModel) -> _RowDecoder:

@@ -10,11 +10,10 @@ from typing import Any
 
 import torch
 from transformers import StoppingCriteriaList
-from transformers.generation.stopping_criteria import EosTokenCriteria, MaxLengthCriteria, MaxTimeCriteria
+from transformers.generation.stopping_criteria import EosTokenCriteria, MaxLengthCriteria
 
 from draftproof.core.params import SamplingParams
 from draftproof.decode.stopping import Finish, Stopper
-from draftproof.errors import UsageError
 from draftproof.hf.request import Row
 
 
@@ -30,14 +29,11 @@ def max_length(criteria: Sequence[Any], config: Any) -> int:
     return min(limits) if limits else int(config.max_length)
 
 
-def other_criteria(criteria: Sequence[Any], num_rows: int) -> StoppingCriteriaList:
-    """Those that have to be called: strings, times and the caller's own. UsageError for a time limit over several rows."""
-    others = [criterion for criterion in criteria if type(criterion) not in (EosTokenCriteria, MaxLengthCriteria)]
-    if num_rows > 1 and any(isinstance(criterion, MaxTimeCriteria) for criterion in others):
-        raise UsageError(
-            "max_time needs a batch of one: rows run one after another, so the first would use up the others' time"
-        )
-    return StoppingCriteriaList(others)
+def other_criteria(criteria: Sequence[Any]) -> StoppingCriteriaList:
+    """Those that have to be called: strings, times and the caller's own."""
+    return StoppingCriteriaList(
+        [criterion for criterion in criteria if type(criterion) not in (EosTokenCriteria, MaxLengthCriteria)]
+    )
 
 
 class CriteriaStopper(Stopper):

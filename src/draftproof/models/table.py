@@ -117,6 +117,12 @@ class TableSession:
         self._tokens += tokens
         return Output(logits, hidden)
 
+    def fork(self, length: int) -> TableSession:
+        """Another session that has read the first `length` tokens of this one, and shares nothing with it."""
+        copy = TableSession(self._table)
+        copy._tokens = self._tokens[:length]
+        return copy
+
     def rollback(self, length: int) -> None:
         before = self._tree[1] if self._tree and self._tree[0].parents is not None else self.length
         if not 0 <= length <= self.length or (length > before and self._tree and self._tree[0].parents is not None):

@@ -1,0 +1,235 @@
+"""Chats that go on: what a turn has read stays read, by the target and by the drafter.
+
+A `DecoderSession` keeps one target session. A new prompt rolls it back to the longest common prefix and reads the rest, so
+the text is that of a cold run whatever became of the earlier text: a template that renders it anew, an edited message, another
+chat. A `Chat` keeps the messages as well.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator, Hashable, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from draftproof.core.params import SamplingParams
+from draftproof.core.records import Observation, Round
+from draftproof.decode.batch import set_draft_length
+from draftproof.decode.many import finished
+from draftproof.decode.prompts import Message, Prompt, is_batch
+from draftproof.decode.result import Piece, Result
+from draftproof.decode.samples import Cancel
+from draftproof.drafters.builder import DraftBuilder
+from draftproof.drafters.protocol import Drafter, DraftSession, Proposal, Renewable, Request
+from draftproof.errors import UsageError
+from draftproof.models.protocol import Session
+
+if TYPE_CHECKING:
+    from draftproof.decode.base import Decoder
+
+
+class DecoderSession:
+    """Prompts that mostly continue one another, one at a time; a context manager. Closing it frees what has been read."""
+
+    def __init__(self, decoder: Decoder) -> None:
+        self._decoder = decoder
+        self._target: Session | None = None
+        self._drafting: DraftSession | None = None
+        self._turn = threading.Lock()
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens read and kept."""
+        return 0 if self._target is None else self._target.length
+
+    def generate(self, prompt: Prompt, params: SamplingParams | None = None, *, cancel: Cancel | None = None) -> Result:
+        """Like the decoder's `generate` for one prompt; `num_cached_tokens` of the result says how many were not read again."""
+        turn = self.stream(prompt, params, cancel=cancel)
+        while True:
+            try:
+                next(turn)
+            except StopIteration as done:
+                result: Result = done.value
+                return result
+
+    def stream(
+        self,
+        prompt: Prompt,
+        params: SamplingParams | None = None,
+        *,
+        on_round: Callable[[Round], None] | None = None,
+        cancel: Cancel | None = None,
+    ) -> Generator[Piece, None, Result]:
+        """Like the decoder's `stream`. UsageError for several prompts or samples, and while another turn runs."""
+        if is_batch(prompt):
+            raise UsageError("a session takes one prompt at a time")
+        ids, complete = self._decoder.request(prompt, params)
+        if complete.n != 1:
+            raise UsageError(f"a session takes one text at a time; n is {complete.n}")
+        return self._run(ids, complete, on_round, cancel)
+
+    def close(self) -> None:
+        """Free everything. Idempotent; a later turn starts cold."""
+        for session in (self._target, self._drafting):
+            if session is not None:
+                session.close()
+        self._target = self._drafting = None
+
+    def __enter__(self) -> DecoderSession:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _run(
+        self,
+        ids: tuple[int, ...],
+        params: SamplingParams,
+        on_round: Callable[[Round], None] | None,
+        cancel: Cancel | None,
+    ) -> Generator[Piece, None, Result]:
+        with self._one_at_a_time():
+            decoder, target = self._decoder, self._rolled_back(ids, params)
+            sample = decoder.sample(
+                target, ids, params, 0, streams=True, on_round=on_round, cancel=cancel, open_drafter=self._open_drafter
+            )
+            set_draft_length(sample, decoder.draft_schedule, 1)
+            yield from sample.pieces()
+            return finished(decoder, (ids, params), {0: sample})
+
+    @contextmanager
+    def _one_at_a_time(self) -> Generator[None, None, None]:
+        """A turn that fails leaves nothing behind; one that is closed or cancelled ends between two rounds and keeps what was
+        read."""
+        if not self._turn.acquire(blocking=False):
+            raise UsageError("this session is busy with another turn; open one session for each conversation")
+        try:
+            yield
+        except Exception:
+            self.close()
+            raise
+        finally:
+            self._turn.release()
+
+    def _rolled_back(self, ids: tuple[int, ...], params: SamplingParams) -> Session:
+        """The target's session, having read the longest prefix of `ids` that it can keep."""
+        if self._target is None:
+            self._target = self._decoder.target.open()
+        drafter = self._decoder.drafter_for(params)
+        if self._drafting is not None and (drafter is None or not isinstance(self._drafting, Renewable)):
+            self._drafting.close()
+            self._drafting = None
+        starts_blind = drafter is not None and self._drafting is None and bool(drafter.wants.hidden)
+        reads_all = starts_blind or params.prompt_logprobs is not None
+        self._target.rollback(0 if reads_all else common_prefix(self._target.tokens, ids[:-1]))
+        return self._target
+
+    def _open_drafter(self, drafter: Drafter, request: Request) -> DraftSession:
+        """The drafter's session for this turn: the last turn's, told where it stands, or a new one."""
+        kept: Any = self._drafting  # anything but a Renewable has been closed before
+        if kept is None:
+            kept = self._drafting = drafter.open(request)
+        else:
+            kept.renew(request, self.num_tokens)
+        return _Kept(kept)
+
+
+class _Kept:
+    """A drafter's session that outlives the turn."""
+
+    def __init__(self, session: DraftSession) -> None:
+        self._session = session
+
+    def propose(self, context: Sequence[int], draft: DraftBuilder) -> Proposal:
+        return self._session.propose(context, draft)
+
+    def observe(self, seen: Observation) -> None:
+        self._session.observe(seen)
+
+    def state_key(self) -> Hashable:
+        return self._session.state_key()
+
+    def close(self) -> None:
+        """Its owner closes it."""
+
+
+class Chat:
+    """A conversation with a model that has a chat template; a context manager.
+
+    messages: the history, which may be edited between turns; the next turn reads anew from the first token that differs."""
+
+    def __init__(
+        self, decoder: Decoder, *, system: str | None = None, messages: Sequence[Message] = (), params: Any = None
+    ) -> None:
+        if not getattr(decoder.tokenizer, "chat_template", None):
+            raise UsageError("a chat needs a tokenizer with a chat template; use decoder.session() for prompts without one")
+        if system is not None and messages:
+            raise UsageError("system is the first of messages: leave one of them out")
+        self.messages: list[dict[str, Any]] = [dict(message) for message in messages]
+        if system is not None:
+            self.messages = [{"role": "system", "content": system}]
+        self._first = len(self.messages)
+        self._params = params
+        self._session = DecoderSession(decoder)
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens read and kept."""
+        return self._session.num_tokens
+
+    def send(self, text: str, params: SamplingParams | None = None, *, cancel: Cancel | None = None) -> Result:
+        """The answer to `text`; both become part of the history."""
+        turn = self.stream(text, params, cancel=cancel)
+        while True:
+            try:
+                next(turn)
+            except StopIteration as done:
+                result: Result = done.value
+                return result
+
+    def stream(
+        self,
+        text: str,
+        params: SamplingParams | None = None,
+        *,
+        on_round: Callable[[Round], None] | None = None,
+        cancel: Cancel | None = None,
+    ) -> Generator[Piece, None, Result]:
+        """The answer piece by piece. A turn that is cancelled enters the history with what was said; one that is closed or
+        fails does not enter it."""
+        asked = [*self.messages, {"role": "user", "content": text}]
+        pieces = self._session.stream(asked, params or self._params, on_round=on_round, cancel=cancel)
+        return self._record(asked, pieces)
+
+    def undo(self) -> None:
+        """Take back the last question and its answer. UsageError when there is none."""
+        users = [place for place, message in enumerate(self.messages) if message["role"] == "user"]
+        if not users or users[-1] < self._first:
+            raise UsageError("there is no turn to take back")
+        del self.messages[users[-1] :]
+
+    def reset(self) -> None:
+        """Begin again after the messages that the chat was opened with."""
+        del self.messages[self._first :]
+
+    def close(self) -> None:
+        """Free what has been read. Idempotent; a later turn starts cold."""
+        self._session.close()
+
+    def __enter__(self) -> Chat:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _record(self, asked: list[dict[str, Any]], pieces: Generator[Piece, None, Result]) -> Generator[Piece, None, Result]:
+        result = yield from pieces
+        self.messages = [*asked, {"role": "assistant", "content": result.text}]
+        return result
+
+
+def common_prefix(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many tokens both begin with."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
