@@ -35,7 +35,7 @@ def main(argv: list[str] | None = None) -> int:
     target, draft = models(options)
     prompts = prompts_of(options, target)
     results = []
-    for temperature in TEMPERATURES:
+    for temperature in options.temperature or TEMPERATURES:
         result = one_temperature(options, target, draft, prompts, temperature)
         results.append(result)
         print(json.dumps({key: result[key] for key in ("temperature", "alpha", "cost_ratio", "rows")}), flush=True)
@@ -53,6 +53,8 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--synthetic-alpha", default="0.8", help="with --shapes and --tiny: acceptance by chance")
     parser.add_argument("--prompts", type=int, default=20, help="answers a workload")
     parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--lengths", type=int, nargs="+", default=list(K), help="draft lengths")
+    parser.add_argument("--temperature", type=float, action="append", help="only these; by default 0 and 0.7")
     parser.add_argument("--file", type=Path, help="prompts of your own, with a workload on every line")
     parser.add_argument("--dtype", default="auto")
     parser.add_argument("--device", default="auto")
@@ -121,15 +123,13 @@ def single_steps(model: Any, context: tuple[int, ...]) -> float:
     """Median seconds of 100 cached single-token steps."""
     from statistics import median
 
-    from draftproof.plan.costs import _opened, _timed
+    from draftproof.plan.costs import PassTimer
 
-    session = _opened(model, context)
+    timer = PassTimer(model, context, 1)
     try:
-        from time import perf_counter
-
-        return median([_timed(session, context, 1, perf_counter) for _ in range(STEPS)])
+        return median(timer.visit(repeats=STEPS).target[1])
     finally:
-        session.close()
+        timer.close()
 
 
 def one_temperature(
@@ -138,12 +138,13 @@ def one_temperature(
     """Steps 1 to 5 at one temperature."""
     from draftproof import SamplingParams, expected_speedup, expected_tokens
     from draftproof.decode.config import SpeculativeConfig
-    from draftproof.plan.plan import Candidate, make_plan
+    from draftproof.plan.candidate import Candidate
+    from draftproof.plan.plan import make_plan
 
     synthetic = float(options.synthetic_alpha) if options.tiny or options.shapes else None
     params = SamplingParams(temperature=temperature, max_tokens=options.tokens, ignore_eos=True, seed=1)
     candidate = Candidate(SpeculativeConfig.from_dict({"method": "draft_model", "model": "draft"}), draft)
-    plan = make_plan(target, [candidate], prompts, params, K, repeats=5)
+    plan = make_plan(target, [candidate], prompts, params, options.lengths)
     foretold = plan.drafters[0]
     cost_ratio = single_steps(draft, prompts[0].ids) / single_steps(target, prompts[0].ids)
     alpha = foretold.alpha.point if synthetic is None else synthetic
@@ -151,7 +152,7 @@ def one_temperature(
     rows = []
     for choice in sorted(foretold.choices, key=lambda c: c.num_speculative_tokens):
         k = choice.num_speculative_tokens
-        verify = float(foretold.costs.passes.curve()(k + 1))
+        verify = float(foretold.costs.curve()(k + 1))
         rows.append(
             {
                 "k": k,
@@ -184,7 +185,7 @@ def measure_arms(
 
     arms: list[Any] = [OurArm(PLAIN, SpeculativeDecoder(None, target, target.tokenizer).plain)]
     lengths: dict[str, int] = {}
-    for k in K:
+    for k in options.lengths:
         decoder = SpeculativeDecoder(draft, target, target.tokenizer, speculative_config={"num_speculative_tokens": k})
         if synthetic is not None:
             decoder = make_synthetic(decoder, (synthetic,), params.temperature == 0)

@@ -1,11 +1,13 @@
 """Predicted against measured speedup, cell by cell: three pairs x two workloads x two temperatures x four draft lengths.
 
-    python benchmarks/predicted_vs_measured.py --out cells.jsonl
-    python benchmarks/predicted_vs_measured.py --out cells.jsonl --table cells.md
+    python benchmarks/predicted_vs_measured.py --out raw.jsonl --only text           untimed: may run beside other work
+    python benchmarks/predicted_vs_measured.py --out raw.jsonl --seconds 240         needs the machine alone; run again to go on
+    python benchmarks/predicted_table.py raw.jsonl --out table.md                    foretell from the raw lines, and compare
 
-A cell is one JSON line, written as soon as it is measured; a run goes on after the cells its file has. `--only` takes some
-pairs, `--seconds` stops before a new group when the time is used up. The four lengths of one pair, workload and temperature
-are one group: planned once (from the texts and the costs, never from the measured arms), then measured interleaved.
+Every line of --out is one finished piece of work, and a run goes on after the pieces its file has. Kinds: `text` (an answer of
+the target and how a drafter would have done on it), `costs` (timed passes and rounds) and `run` (one prompt through one arm).
+All arms of a prompt are run in one piece, plain decoding among them, in an order that alternates. Planned answers have other
+seeds than measured ones.
 
 The weak draft is the target's own first layers with its norm and output layer, untrained: there the right answer is "don't".
 """
@@ -18,49 +20,55 @@ import json
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 K = (1, 2, 4, 8)
 TEMPERATURES = (0.0, 0.7)
 WORKLOADS = ("code-editing", "chat")
-PAIRS = ("smollm2+ngram", "smollm2+own layers", "qwen 0.5B -> 1.5B")
+PAIRS = {"smollm2+ngram": 6, "smollm2+own layers": 3, "qwen 0.5B -> 1.5B": 3}
+"""Pair -> prompts a workload."""
+TRIED = {("code-editing", 0.0), ("chat", 0.7)}
+"""Groups in which rounds of the slow pair are tried; those of the quick ones are tried in every group."""
+TOKENS = 48
+PLAN_SEED, RUN_SEED = 1001, 1
 WEAK_LAYERS = 8
+Line = dict[str, Any]
+
+
+def answers(pair: str, temperature: float) -> int:
+    """Planned answers a prompt: one is all there is when greedy."""
+    return 1 if temperature == 0 else 2 if pair.startswith("qwen") else 3
 
 
 def main() -> int:
     options = arguments()
-    done = read(options.out)
-    if options.table is not None:
-        options.table.write_text(markdown(done), encoding="utf-8")
-        return 0
-    began = time.monotonic()
-    have = {key(cell) for cell in done}
-    for pair in options.only or PAIRS:
-        groups = [(w, t) for w in WORKLOADS for t in TEMPERATURES if any((pair, w, t, k) not in have for k in K)]
-        if not groups:
+    log = Log(options.out)
+    budget = Budget(options.seconds)
+    for pair in options.pair or PAIRS:
+        todo = [piece for piece in pieces(pair) if piece.kind in options.only and not log.has(piece)]
+        if not todo:
             continue
-        target, candidate = load(pair, options)
-        for workload, temperature in groups:
-            if time.monotonic() - began > options.seconds:
+        bench = Bench(pair, options)
+        for piece in todo:
+            if not budget.fits(piece):
                 print("time is used up; run again to go on", file=sys.stderr)
-                return 0
-            for cell in group(pair, target, candidate, workload, temperature, options):
-                with options.out.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(cell) + "\n")
-                print(line(cell), file=sys.stderr, flush=True)
+                return 3
+            began = time.monotonic()
+            for line in bench.lines(piece, log):
+                log.add(line)
+            budget.took(piece, time.monotonic() - began)
+            print(f"{piece} in {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
     return 0
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True, help="JSON lines, gone on with")
-    parser.add_argument("--table", type=Path, help="write the table of what --out has, measure nothing")
-    parser.add_argument("--only", action="append", choices=PAIRS)
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no group after this many")
-    parser.add_argument("--prompts", type=int, default=3, help="prompts a workload")
-    parser.add_argument("--tokens", type=int, default=48)
-    parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--only", nargs="*", choices=("text", "costs", "run"), default=("text", "costs", "run"))
+    parser.add_argument("--pair", action="append", choices=tuple(PAIRS))
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin nothing that would not end within these")
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--smollm2", default="smollm2-135m-instruct")
@@ -69,29 +77,240 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def load(pair: str, options: argparse.Namespace) -> tuple[Any, Any]:
-    """The target and the candidate drafter."""
+@dataclass(frozen=True)
+class Piece:
+    """A piece of work. prompt: -1 where a piece is about all prompts of its group."""
+
+    kind: str
+    pair: str
+    workload: str
+    temperature: float
+    prompt: int = -1
+
+    def __str__(self) -> str:
+        return f"{self.kind}, {self.pair}, {self.workload}, T = {self.temperature:g}, prompt {self.prompt}"
+
+
+def pieces(pair: str) -> Iterator[Piece]:
+    """Texts first, then group by group its costs and its runs."""
+    groups = [(workload, temperature) for workload in WORKLOADS for temperature in TEMPERATURES]
+    for workload, temperature in groups:
+        yield Piece("text", pair, workload, temperature)
+    for workload, temperature in groups:
+        yield Piece("costs", pair, workload, temperature)
+        for prompt in range(PAIRS[pair]):
+            yield Piece("run", pair, workload, temperature, prompt)
+
+
+class Log:
+    """The raw lines of a file; an unfinished last line is dropped."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lines: list[Line] = []
+        for text in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+            try:
+                self.lines.append(json.loads(text))
+            except ValueError:
+                print(f"{path}: an unfinished line was left out", file=sys.stderr)
+
+    def of(self, piece: Piece) -> list[Line]:
+        return [line for line in self.lines if all(line[name] == value for name, value in vars(piece).items())]
+
+    def has(self, piece: Piece) -> bool:
+        """Whether the piece is complete: a run has all arms, a text all answers."""
+        found = self.of(piece)
+        needed = {"run": len(K) + 1, "costs": 1, "text": answers(piece.pair, piece.temperature) * PAIRS[piece.pair]}
+        return len(found) >= needed[piece.kind]
+
+    def add(self, line: Line) -> None:
+        self.lines.append(line)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+class Budget:
+    """Seconds that may be used: a piece begins only if the longest one of its kind and pair so far would still end in time."""
+
+    def __init__(self, seconds: float) -> None:
+        self.end = time.monotonic() + seconds
+        self.longest: dict[tuple[str, str], float] = {}
+
+    def fits(self, piece: Piece) -> bool:
+        guess = 100.0 if piece.pair.startswith("qwen") else 30.0
+        return time.monotonic() + self.longest.get((piece.kind, piece.pair), guess) < self.end
+
+    def took(self, piece: Piece, seconds: float) -> None:
+        key = piece.kind, piece.pair
+        self.longest[key] = max(seconds, self.longest.get(key, 0.0))
+
+
+class Bench:
+    """A pair, loaded once."""
+
+    def __init__(self, pair: str, options: argparse.Namespace) -> None:
+        from draftproof import SpeculativeDecoder
+        from draftproof.bench.arms import PLAIN, OurArm
+        from draftproof.bench.provenance import provenance
+
+        self.pair = pair
+        self.target, self.draft, self.config = load(pair, options)
+        decoders = {
+            k: SpeculativeDecoder(
+                self.draft,
+                self.target,
+                self.target.tokenizer,
+                speculative_config=self.config | {"num_speculative_tokens": k},
+            )
+            for k in K
+        }
+        self.decoders = decoders
+        plain: Any = OurArm(PLAIN, decoders[K[0]].plain)
+        self.arms = [plain, *(OurArm(f"k={k}", decoder) for k, decoder in decoders.items())]
+        where = provenance(self.target, seed=RUN_SEED)
+        kept = ("torch", "transformers", "processor", "cpus", "threads", "dtype", "commit")
+        self.where = {key: where[key] for key in kept}
+        self._prompts: dict[str, list[tuple[int, ...]]] = {}
+        self.warm = False
+
+    def prompts(self, workload: str) -> list[tuple[int, ...]]:
+        from draftproof.bench.workload import builtin_items, choose, encode
+
+        if workload not in self._prompts:
+            items = choose(builtin_items([workload]), PAIRS[self.pair])
+            target = self.target
+            found = encode(items, target.tokenizer, target.vocab_size, target.max_length, TOKENS)
+            self._prompts[workload] = [encoded.ids for encoded in found]
+        return self._prompts[workload]
+
+    def lines(self, piece: Piece, log: Log) -> Iterator[Line]:
+        """The raw lines of one piece."""
+        if piece.kind != "text" and not self.warm:
+            self.warm_up()
+        made = {"text": self.texts, "costs": self.costs, "run": self.runs}[piece.kind]
+        for line in made(piece, log):
+            yield vars(piece) | line
+
+    def warm_up(self) -> None:
+        self.warm = True
+        for arm in (self.arms[0], self.arms[-1]):
+            arm.run(self.prompts(WORKLOADS[0])[0][:24], parameters(0.7, 10))
+
+    def texts(self, piece: Piece, log: Log) -> Iterator[Line]:
+        """All planned answers of a group, and what the drafter would have done on each."""
+        from draftproof.plan.acceptance import Judge
+        from draftproof.plan.answers import write_answers
+        from draftproof.plan.forcing import force
+        from draftproof.plan.replay import replay
+
+        params = replace(parameters(piece.temperature), seed=PLAN_SEED)
+        each = answers(piece.pair, piece.temperature)
+        ids = [prompt for prompt in self.prompts(piece.workload) for _ in range(each)]
+        texts = self.known_texts(piece, log, ids) or write_answers(self.target, ids, params)
+        if self.draft is not None:
+            forced = force(self.target, self.draft, texts, params, [Judge("token", fixed=piece.temperature == 0)])
+            drafted = [{"coins": [row[0] for row in f.chances], "overlaps": f.overlaps} for f in forced]
+        else:
+            drafter = self.decoders[max(K)].drafter
+            traces = [replay(drafter, self.target, text, params, max(K)) for text in texts]
+            drafted = [{"hits": t.accept.sum(axis=1).astype(int).tolist(), "drafted": t.drafted.tolist()} for t in traces]
+        for number, (text, found) in enumerate(zip(texts, drafted, strict=True)):
+            yield {"number": number, "of_prompt": number // each, "answer": list(text.answer)} | found
+
+    def known_texts(self, piece: Piece, log: Log, ids: list[tuple[int, ...]]) -> Any:
+        """The answers of the same target that another pair's planning wrote; None when there are none."""
+        from draftproof.plan.forcing import Text
+
+        if "smollm2" not in self.pair:
+            return None
+        other = next(name for name in PAIRS if "smollm2" in name and name != self.pair)
+        found = sorted(log.of(replace(piece, pair=other)), key=lambda line: line["number"])
+        if len(found) < len(ids):
+            return None
+        return [Text(prompt, tuple(line["answer"])) for prompt, line in zip(ids, found, strict=True)]
+
+    def costs(self, piece: Piece, log: Log) -> Iterator[Line]:
+        """One visit of timed passes at the median context, and real rounds on one prompt."""
+        from draftproof.plan.costs import PassTimer
+
+        prompts = self.prompts(piece.workload)
+        nearest = sorted(prompts, key=len)[len(prompts) // 2]
+        answer = next(line["answer"] for line in log.of(replace(piece, kind="text")) if prompts[line["of_prompt"]] == nearest)
+        timer = PassTimer(self.target, (*nearest, *answer[: TOKENS // 2]), max(K) + 1, self.draft)
+        passes = timer.visit(repeats=7)
+        timer.close()
+        params = replace(parameters(piece.temperature), seed=PLAN_SEED)
+        tries = not self.pair.startswith("qwen") or (piece.workload, piece.temperature) in TRIED
+        tried = {"plain": (self.arms[0].decoder, 12)} | {str(k): (self.decoders[k], max(12, 2 * k + 2)) for k in (1, 4, 8)}
+        rounds = {
+            name: [round_line(r) for r in decoder.generate(nearest, replace(params, max_tokens=tokens)).rounds]
+            for name, (decoder, tokens) in tried.items()
+            if tries
+        }
+        yield {
+            "context": passes.context,
+            "target": {str(n): list(times) for n, times in passes.target.items()},
+            "draft": list(passes.draft),
+            "draft_pairs": list(passes.draft_pairs),
+            "rounds": rounds,
+            "provenance": self.where,
+        }
+
+    def runs(self, piece: Piece, log: Log) -> Iterator[Line]:
+        """One prompt through every arm."""
+        from draftproof.bench.hygiene import calibration_pass
+        from draftproof.bench.run import order_of
+
+        params = replace(parameters(piece.temperature), seed=RUN_SEED + piece.prompt)
+        found = []
+        calibration = calibration_pass()
+        for order, arm in enumerate(order_of(self.arms, piece.prompt)):
+            run = arm.run(self.prompts(piece.workload)[piece.prompt], params)
+            found.append(
+                {
+                    "arm": arm.name,
+                    "order": order,
+                    "seconds": run.seconds,
+                    "chunks": [[c.seconds, c.num_tokens] for c in run.chunks],
+                    "rounds": [round_line(r) for r in run.rounds],
+                    "token_ids": list(run.token_ids),
+                    "calibration": calibration,
+                    "provenance": self.where,
+                }
+            )
+        yield from found
+
+
+def round_line(record: Any) -> list[Any]:
+    """[drafts, accepted, emitted, draft s, draft forwards s, verify s, rest s, whether it read the prompt]."""
+    s = record.seconds
+    counts = [len(record.draft_tokens), record.num_accepted_tokens, len(record.tokens)]
+    return [*counts, s.draft, s.draft_forward, s.verify, s.rest, record.reads_prompt]
+
+
+def parameters(temperature: float, tokens: int = TOKENS) -> Any:
+    from draftproof import SamplingParams
+
+    return SamplingParams(temperature=temperature, max_tokens=tokens, ignore_eos=True, seed=0)
+
+
+def load(pair: str, options: argparse.Namespace) -> tuple[Any, Any, dict[str, Any]]:
+    """The target, the draft model (None for ngram), and the drafter's config."""
     import torch
 
-    from draftproof.decode.config import SpeculativeConfig
     from draftproof.models.hf import HFModel
     from draftproof.models.load import load_model
-    from draftproof.plan.plan import Candidate
 
     torch.set_num_threads(options.threads)
     if pair.startswith("qwen"):
-        target, draft = (
-            load_model(str(Path(name).expanduser()), dtype=options.dtype) for name in (options.qwen_target, options.qwen_draft)
-        )
-        name = "0.5B"
-    else:
-        target = load_model(options.smollm2, dtype=options.dtype)
-        draft, name = None, ""
+        names = options.qwen_target, options.qwen_draft
+        target, draft = (load_model(str(Path(name).expanduser()), dtype=options.dtype) for name in names)
+        return target, draft, {"method": "draft_model", "model": "0.5B"}
+    target = load_model(options.smollm2, dtype=options.dtype)
     if pair == "smollm2+ngram":
-        return target, Candidate(SpeculativeConfig.from_dict({"method": "ngram"}))
-    if pair == "smollm2+own layers":
-        draft, name = HFModel(first_layers(target.module, WEAK_LAYERS), target.tokenizer), f"first {WEAK_LAYERS} layers"
-    return target, Candidate(SpeculativeConfig.from_dict({"method": "draft_model", "model": name}), draft)
+        return target, None, {"method": "ngram"}
+    draft = HFModel(first_layers(target.module, WEAK_LAYERS), target.tokenizer)
+    return target, draft, {"method": "draft_model", "model": f"first {WEAK_LAYERS} layers"}
 
 
 def first_layers(module: Any, count: int) -> Any:
@@ -109,118 +328,6 @@ def first_layers(module: Any, count: int) -> Any:
     small.model.rotary_emb = module.model.rotary_emb
     small.generation_config = copy.deepcopy(module.generation_config)
     return small.eval()
-
-
-def group(
-    pair: str, target: Any, candidate: Any, workload: str, temperature: float, options: argparse.Namespace
-) -> Iterator[dict[str, Any]]:
-    """Plan, then measure: one cell for each draft length."""
-    from draftproof import SamplingParams, SpeculativeDecoder
-    from draftproof.bench.arms import PLAIN, OurArm
-    from draftproof.bench.provenance import provenance
-    from draftproof.bench.run import measure
-    from draftproof.bench.summary import arm_summary
-    from draftproof.bench.workload import builtin_items, choose, encode
-    from draftproof.plan.plan import make_plan
-
-    params = SamplingParams(temperature=temperature, max_tokens=options.tokens, ignore_eos=True, seed=1)
-    items = choose(builtin_items([workload]), options.prompts)
-    prompts = encode(items, target.tokenizer, target.vocab_size, target.max_length, options.tokens)
-    plan = make_plan(target, [candidate], prompts, params, K, repeats=5)
-    reference = SpeculativeDecoder(None, target, target.tokenizer)
-    arms: list[Any] = [OurArm(PLAIN, reference.plain)]
-    for k in K:
-        config = {"method": candidate.config.method, "model": candidate.config.model, "num_speculative_tokens": k}
-        arms.append(OurArm(f"k={k}", SpeculativeDecoder(candidate.draft, target, target.tokenizer, speculative_config=config)))
-    measurement = measure(arms, prompts, params, options.repeat)
-    where = provenance(target, seed=1)
-    for choice in plan.drafters[0].choices:
-        arm = next(a for a in arms if a.name == f"k={choice.num_speculative_tokens}")
-        summary = arm_summary(measurement, arm)
-        yield {
-            "pair": pair,
-            "workload": workload,
-            "temperature": temperature,
-            "k": choice.num_speculative_tokens,
-            "predicted": choice.speedup.point,
-            "low": choice.speedup.low,
-            "high": choice.speedup.high,
-            "iid": choice.iid_speedup,
-            "predicted_tokens_per_round": choice.tokens_per_round,
-            "measured": summary["decode_ratio_of_totals"],
-            "measured_tokens_per_round": summary["stats"]["tokens_per_round"],
-            "milliseconds_per_round": summary["milliseconds_per_round"],
-            "plain_seconds_per_token": arm_summary(measurement, arms[0])["seconds_per_token"],
-            "recommended": plan.best is not None and plan.best.num_speculative_tokens == choice.num_speculative_tokens,
-            "alpha": plan.drafters[0].alpha.point,
-            "cost_ratio": plan.drafters[0].costs.cost_ratio,
-            "verify_ratio": float(plan.drafters[0].costs.passes.curve()(choice.num_speculative_tokens + 1)),
-            "target_step_ms": 1000 * plan.drafters[0].costs.target_step,
-            "spread": plan.drafters[0].costs.passes.spread(),
-            "outside_ms": [1000 * x for x in vars(plan.drafters[0].costs.outside).values()],
-            "calibrations": list(measurement.calibrations),
-            "settings": {name: getattr(options, name) for name in ("prompts", "tokens", "repeat", "dtype", "threads")},
-            "provenance": {
-                key: where[key] for key in ("torch", "transformers", "processor", "cpus", "threads", "dtype", "commit")
-            },
-        }
-
-
-def read(path: Path) -> list[dict[str, Any]]:
-    """The finished cells; an unfinished last line is left out."""
-    if not path.exists():
-        return []
-    cells = []
-    for text in path.read_text(encoding="utf-8").splitlines():
-        try:
-            cells.append(json.loads(text))
-        except ValueError:
-            print(f"{path}: an unfinished line was left out", file=sys.stderr)
-    return cells
-
-
-def key(cell: dict[str, Any]) -> tuple[str, str, float, int]:
-    return cell["pair"], cell["workload"], cell["temperature"], cell["k"]
-
-
-def line(cell: dict[str, Any]) -> str:
-    inside = cell["low"] <= cell["measured"] <= cell["high"]
-    error = cell["predicted"] / cell["measured"] - 1
-    return (
-        f"| {cell['pair']} | {cell['workload']} | {cell['temperature']:g} | {cell['k']} "
-        f"| {cell['predicted']:.2f} ({cell['low']:.2f}-{cell['high']:.2f}) | {cell['iid']:.2f} | {cell['measured']:.2f} "
-        f"| {cell['predicted_tokens_per_round']:.2f} / {cell['measured_tokens_per_round']:.2f} | {error:+.0%} "
-        f"| {'yes' if inside else 'no'} | {'best' if cell['recommended'] else ''} |"
-    )
-
-
-def markdown(cells: list[dict[str, Any]]) -> str:
-    """The table and the counts it is judged by."""
-    if not cells:
-        return "No cell is measured yet.\n"
-    inside = sum(c["low"] <= c["measured"] <= c["high"] for c in cells)
-    near = sum(abs(c["predicted"] / c["measured"] - 1) <= 0.10 for c in cells)
-    narrow = sum((c["high"] - c["low"]) / 2 <= 0.15 * c["predicted"] for c in cells)
-    wrong = [c for c in cells if c["recommended"] and c["measured"] < 0.97]
-    where = cells[-1]["provenance"]
-    head = [
-        "# Predicted against measured",
-        "",
-        f"{len(cells)} of {len(PAIRS) * len(WORKLOADS) * len(TEMPERATURES) * len(K)} cells. Speedup after the first round, all "
-        "prompts of a cell together; the interval is the plan's, nominal 90%.",
-        "",
-        f"- the interval holds the measured speedup in {inside} of {len(cells)} cells",
-        f"- the point is within 10% in {near} of {len(cells)}",
-        f"- half the interval is at most 15% of the point in {narrow} of {len(cells)}",
-        f"- recommended arms measured more than 3% slower than plain decoding: {len(wrong)}",
-        "",
-        f"{where['processor']}, {where['threads']} threads, {where['dtype']}, torch {where['torch']}; "
-        f"settings of the last cell: {cells[-1]['settings']}.",
-        "",
-        "| pair | workload | T | k | predicted | i.i.d. | measured | tokens/round predicted / measured | error | inside | |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    return "\n".join([*head, *(line(cell) for cell in cells)]) + "\n"
 
 
 if __name__ == "__main__":

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
 import pytest
 import torch
 
-from draftproof import SamplingParams, SpeculativeDecoder
+from draftproof import SamplingParams, SpeculativeDecoder, TableModel
 from draftproof.bench.arms import OurArm
 from draftproof.bench.hf_arms import HFArm
+from draftproof.bench.run import measure
 from draftproof.bench.specs import build_arms, parse_spec
+from draftproof.bench.summary import document
 from draftproof.bench.synthetic import SyntheticRule, make_synthetic, parse_rates
+from draftproof.bench.workload import Encoded, Item
+from draftproof.core.records import Observation
 from draftproof.core.rules import RULES
 from draftproof.decode.statistics import statistics
+from draftproof.drafters.builder import DraftBuilder
+from draftproof.drafters.protocol import Request, Wants
 from draftproof.errors import UsageError
 from draftproof.models.hf import HFModel
 from tiny import llama, word_tokenizer
@@ -101,7 +110,17 @@ def test_rates_are_read_and_checked() -> None:
 
 
 def test_words_become_arms(target: HFModel, draft: HFModel) -> None:
-    words = ["plain", "ngram:4", "draft_model:2:block", "hf-plain", "hf-assisted:3", "hf-lookup", '{"method": "ngram"}']
+    words = [
+        "plain",
+        "ngram:4",
+        "draft_model:2:block",
+        "draft_model:2,2,1",
+        "ngram:2,1:match",
+        "hf-plain",
+        "hf-assisted:3",
+        "hf-lookup",
+        '{"method": "ngram"}',
+    ]
     specs = [parse_spec(word, "D") for word in words]
     loaded: list[str] = []
 
@@ -111,7 +130,14 @@ def test_words_become_arms(target: HFModel, draft: HFModel) -> None:
 
     arms, _ = build_arms(specs, target, drafts, "D", None, True)
     assert [arm.name for arm in arms] == [
-        *("plain", "ngram k=4", "draft_model k=2 block", "transformers plain"),
+        *(
+            "plain",
+            "ngram k=4",
+            "draft_model k=2 block",
+            "draft_model tree 2,2,1",
+            "ngram tree 2,1 match",
+            "transformers plain",
+        ),
         *("transformers assisted k=3", "transformers lookup k=10", "ngram k=10"),
     ]
     assert set(loaded) == {"D"}
@@ -134,11 +160,57 @@ def test_words_become_arms(target: HFModel, draft: HFModel) -> None:
         ("{", "not JSON"),
         ('{"method": "none"}', "say plain"),
         ("ngram:3:4:5", "there is no arm"),
+        ("ngram:2,x", "children per level"),
+        ("hf-lookup:2,2", "says too much"),
     ],
 )
 def test_a_wrong_word_is_one_sentence(word: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         parse_spec(word, None)
+
+
+def test_a_tree_arm_is_measured_like_any_other(target: HFModel, draft: HFModel) -> None:
+    arms, decoder = build_arms([parse_spec("draft_model:2,2", "D")], target, lambda name: draft, "D", None, True)
+    prompts = [Encoded(Item("x", "qa", "line"), IDS)]
+    result = document(measure(arms, prompts, GREEDY, calibrate=lambda: 1.0), decoder, {"dtype": "float32"})
+    tree = result["arms"][1]
+    assert tree["name"] == "draft_model tree 2,2" and tree["stats"]["num_draft_tokens"] > 2 * tree["stats"]["num_drafts"]
+    assert result["differences"] == []
+
+
+class CutOff:
+    """Drafts a ring's next token only where the model is sure of it, which is in one state of ten."""
+
+    name, trees, wants, selections = "cut-off", False, Wants(), frozenset({"fixed"})
+
+    def open(self, request: Request) -> CutOff:
+        return self
+
+    def propose(self, context: Sequence[int], draft: DraftBuilder) -> None:
+        if SURE[context[-1]].max() > 0.8:
+            draft.guess(int(SURE[context[-1]].argmax()))
+
+    def observe(self, seen: Observation) -> None: ...
+
+    def state_key(self) -> tuple[()]:
+        return ()
+
+    def close(self) -> None: ...
+
+
+BEST = np.array([0.95] + [0.5] * 9)
+SURE = np.stack([np.where(np.arange(10) == (i + 1) % 10, BEST[i], (1 - BEST[i]) / 9) for i in range(10)])
+
+
+def test_a_cut_off_that_proposes_only_sure_tokens_shows_how_seldom_it_does() -> None:
+    """Acceptance near 1 beside few drafts: both must be in the statistics, and so must be that nearly nothing is gained."""
+    target = TableModel(SURE)
+    arm = OurArm("cut-off", SpeculativeDecoder(CutOff(), target, speculative_config={"num_speculative_tokens": 1}))
+    run = arm.run((0,), SamplingParams(max_tokens=2000, seed=3, ignore_eos=True))
+    stats = statistics(run.rounds, method=arm.method)
+    assert stats.draft_acceptance_rate is not None and stats.draft_acceptance_rate > 0.9
+    share = stats.as_dict()["share_of_rounds_with_draft"]
+    assert 0.02 < share < 0.3 and stats.tokens_per_round == pytest.approx(1 + share, rel=0.05)
 
 
 def test_peak_memory_is_a_number_where_linux_tells_it(target: HFModel) -> None:

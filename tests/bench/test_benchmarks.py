@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,13 +21,15 @@ def script(name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # where dataclasses look
     spec.loader.exec_module(module)
     return module
 
 
 def test_the_labs_scale_up_on_tiny_models(tmp_path: Path) -> None:
     out = tmp_path / "lab.json"
-    assert script("lab_scale_up").main(["--tiny", "--prompts", "2", "--tokens", "16", "--out", str(out)]) == 0
+    few = ["--tiny", "--prompts", "2", "--tokens", "16", "--lengths", "2", "4", "6"]
+    assert script("lab_scale_up").main([*few, "--out", str(out)]) == 0
     results = json.loads(out.read_text())
     assert [r["temperature"] for r in results] == [0.0, 0.7]
     for result in results:
@@ -44,24 +47,62 @@ def test_the_first_layers_are_a_draft_of_the_same_weights() -> None:
     assert draft.num_layers == 1
 
 
-def cell(**changes: Any) -> dict[str, Any]:
-    given = dict(
-        pair="smollm2+ngram", workload="chat", temperature=0.0, k=1, predicted=1.1, low=1.0, high=1.2, iid=1.3, measured=1.15
-    )
-    given |= dict(predicted_tokens_per_round=1.5, measured_tokens_per_round=1.4, recommended=True, settings={})
-    return given | {"provenance": {"processor": "p", "threads": 2, "dtype": "bfloat16", "torch": "2"}} | changes
+RECORDS = [[k, 0, 1, 0.0, 0.0, 0.03, 0.001, False] for k in (1, 1)]
 
 
-def test_the_table_counts_what_it_is_judged_by(tmp_path: Path) -> None:
+def raw_lines(measured: float) -> list[dict[str, Any]]:
+    """One prompt of one group: a drafter that is always right about one token; `measured` is what runs show."""
+    group = dict(pair="smollm2+ngram", workload="chat", temperature=0.0)
+    text = group | {"kind": "text", "number": 0, "of_prompt": 0, "drafted": [1] * 40, "hits": [1] * 40}
+    rounds = {"plain": [[0, 0, 1, 0, 0, 0.01, 0.0, False]] * 3, "1": RECORDS}
+    where = {"processor": "p", "threads": 2, "dtype": "bfloat16", "torch": "2"}
+    costs = [
+        group | {"kind": "costs", "prompt": -1, "context": 9, "draft": [], "rounds": rounds, "provenance": where}
+        | {"target": {"1": [0.01] * 3, "2": [drift] * 3}}
+        for drift in (0.0149, 0.0151)
+    ]  # fmt: skip
+    runs = [
+        group | {"kind": "run", "prompt": 0, "arm": arm, "rounds": [[1, 1, 2, 0, 0, 0, 0, False]]}
+        | {"chunks": [[0.0, 1], [40 * seconds, 40]]}
+        for arm, seconds in (("plain", 0.01), ("k=1", 0.01 / measured))
+    ]  # fmt: skip
+    return [text, *costs, *runs]
+
+
+def test_the_table_foretells_from_texts_and_costs_alone(tmp_path: Path) -> None:
+    module = script("predicted_table")
+    right, wrong = (module.cells(raw_lines(measured)) for measured in (1.25, 0.9))
+    for (cell,) in (right, wrong):
+        assert cell["predicted"] == pytest.approx(2 / 1.6, rel=0.02)  # two tokens a round of 15 ms and 1 ms around it
+        assert cell["k"] == 1 and cell["recommended"] and cell["predicted_tokens_per_round"] == 2
+    assert right[0]["measured"] == pytest.approx(1.25) and wrong[0]["measured"] == pytest.approx(0.9)
+    text = module.markdown(right + wrong)
+    assert "2 of 48 cells" in text and "in 1 of 2 cells" in text and "within 10% in 1 of 2" in text
+    assert "slower than plain decoding: 1" in text and module.markdown([]) == "No cell is measured yet.\n"
+    file = tmp_path / "raw.jsonl"
+    file.write_text("\n".join(map(json.dumps, raw_lines(1.25))) + '\n{"kind": "ru')
+    assert module.main([str(file), "--out", str(tmp_path / "t.md")]) == 0
+    assert "| smollm2+ngram | chat | 0 | 1 |" in (tmp_path / "t.md").read_text()
+
+
+def test_an_interrupted_measurement_goes_on_after_its_finished_pieces(tmp_path: Path) -> None:
     module = script("predicted_vs_measured")
-    text = module.markdown([cell(), cell(k=2, measured=0.9), cell(k=4, high=1.9, measured=1.5, recommended=False)])
-    assert "3 of 48 cells" in text and "in 2 of 3 cells" in text and "within 10% in 1 of 3" in text
-    assert "at most 15% of the point in 2 of 3" in text and "slower than plain decoding: 1" in text
-    file = tmp_path / "cells.jsonl"
-    file.write_text(json.dumps(cell()) + '\n{"pair": "unfin')
-    assert len(module.read(file)) == 1 and module.markdown([]) == "No cell is measured yet.\n"
+    whole = list(module.pieces("qwen 0.5B -> 1.5B"))
+    assert [piece.kind for piece in whole].count("costs") == 4 and [piece.kind for piece in whole].count("run") == 12
+    run = next(piece for piece in whole if piece.kind == "run")
+    log = module.Log(tmp_path / "raw.jsonl")
+    for arm in ("plain", "k=1", "k=2", "k=4"):
+        log.add(vars(run) | {"arm": arm})
+    assert not log.has(run)
+    log.add(vars(run) | {"arm": "k=8"})
+    (tmp_path / "raw.jsonl").write_text((tmp_path / "raw.jsonl").read_text() + '{"kind": "ru')
+    assert module.Log(tmp_path / "raw.jsonl").has(run) and not log.has(whole[0])
+    budget = module.Budget(20)
+    assert not budget.fits(run)
+    budget.took(run, 1.0)
+    assert budget.fits(run)
 
 
-@pytest.mark.parametrize("name", ["lab_scale_up", "predicted_vs_measured"])
+@pytest.mark.parametrize("name", ["lab_scale_up", "predicted_vs_measured", "predicted_table"])
 def test_scripts_say_how_they_are_run(name: str) -> None:
     assert f"python benchmarks/{name}.py" in str(script(name).__doc__)

@@ -12,7 +12,7 @@ from draftproof.bench.hygiene import load_flags, memory_flag
 from draftproof.bench.run import measure, order_of
 from draftproof.bench.runs import Chunk, Run, round_parts
 from draftproof.bench.summary import document
-from draftproof.bench.table import bench_result, row, task_result
+from draftproof.bench.table import acceptance_result, bench_result, row, task_result
 from draftproof.bench.workload import Encoded, Item
 from draftproof.core.records import Round, Seconds
 from draftproof.errors import UsageError
@@ -159,6 +159,10 @@ def test_a_slow_arm_shows_where_its_rounds_go_and_names_the_largest_term() -> No
     assert any("slower than plain decoding; the largest term of its rounds is draft" in note for note in shown.notes)
     assert row(arm)["tokens_per_round"] == 2.0
     assert arm["stats"]["acceptance_per_position"]["marginal"][0] == 1.0
+    table = acceptance_result(result)
+    assert table is not None and table.rows[0]["drafted"] is None
+    assert table.rows[1] == {"name": "deep k=10", "drafted": 10.0, "rate": 0.1, "memory": None, "by_position": "1.0 .00"}
+    assert acceptance_result(measured(FakeArm("plain", 1.0))) is None
 
 
 def test_acceptance_of_100_percent_with_few_drafts_is_not_shown_alone() -> None:

@@ -30,6 +30,7 @@ def test_json_lines_of_every_form(tmp_path: Path) -> None:
     assert items[0].prompt == [{"role": "user", "content": "one"}]
     assert items[1].prompt[0] == {"role": "system", "content": "be brief"} and items[1].answer == "w1 w2"
     assert items[2].prompt == [{"role": "user", "content": "three"}] and items[2].where.endswith("line 3")
+    assert items[2].later == ("and then?",) and items[0].later == ()
 
 
 def test_text_is_one_prompt_or_as_many_as_separators_make(tmp_path: Path) -> None:
@@ -55,6 +56,8 @@ def test_text_is_one_prompt_or_as_many_as_separators_make(tmp_path: Path) -> Non
         ('{"messages": [{"role": "user"}]}\n', "a.jsonl", "line 1: 'messages' must be"),
         ('{"prompt": ""}\n', "a.jsonl", "line 1 has no text"),
         ('{"prompt": "x", "answer": 3}\n', "a.jsonl", "line 1: 'answer' must be text"),
+        ('{"turns": ["x", 3]}\n', "a.jsonl", "line 1: 'turns' must be a list of texts"),
+        ('{"messages": []}\n', "a.jsonl", "line 1: 'messages' must be"),
     ],
 )
 def test_a_wrong_file_gets_one_sentence(tmp_path: Path, text: str, name: str, said: str) -> None:

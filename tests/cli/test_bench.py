@@ -64,6 +64,42 @@ def test_plan_has_its_keys_and_writes_a_page(
     assert json.loads((tmp_path / "p.json").read_text())["headline"] == got["headline"]
 
 
+def test_plan_takes_trees_rules_batches_and_penalties(target: Path, draft: Path, prompts: Path, document: Document) -> None:
+    flags = ("--draft", draft, "--tree", "2,1", "--tree", "best", "-k", 2, "--temperature", 1, "--batch", 2, "--answers", 1)
+    config = json.dumps({"method": "ngram", "prompt_lookup_max": 2})
+    more = ("--speculative-config", config, "--repetition-penalty", 1.2, "--stop", "zzz", "--rule", "traversal")
+    got = document("plan", "--target", target, "--prompts", prompts, *SMALL, *flags, *more)
+    trees = [c for c in got["choices"] if c["tree"] is not None]
+    assert [-1, -1, 0, 1] in [c["tree"] for c in trees] and {d["method"] for d in got["drafters"]} == {"draft_model", "ngram"}
+    assert got["params"]["repetition_penalty"] == 1.2 and all(d["batch"] == 2 for d in got["drafters"])
+    assert any("batch 2" in note for note in got["notes"])
+
+
+def test_a_recommendation_says_how_other_prompts_may_fare(target: Path, prompts: Path, document: Document) -> None:
+    got = document("plan", "--target", target, "--prompts", prompts, *SMALL, "-k", 2)
+    for choice in got["choices"]:
+        assert choice["other_prompts"]["low"] <= choice["speedup"]["point"] <= choice["other_prompts"]["high"]
+    if got["best"] is not None and got["best"]["other_prompts"]["low"] < 1:
+        assert any("on other prompts" in note for note in got["notes"])
+
+
+def test_bench_asks_later_turns_and_shows_acceptance(target: Path, tmp_path: Path, document: Document) -> None:
+    file = tmp_path / "spec_bench.jsonl"
+    file.write_text(json.dumps({"question_id": 81, "category": "writing", "turns": ["the cat sat", "and the dog?"]}))
+    common = ("bench", "--target", target, "--prompts", file, *SMALL, "--arm", "ngram:2", "--repeat", 1, "--stop", "zzz")
+    got = document(*common, "--presence-penalty", 0.1)
+    assert len(got["prompts"]) == 2 and got["prompts"][1]["where"].endswith("line 1, next turn")
+    assert got["prompts"][1]["num_tokens"] > got["prompts"][0]["num_tokens"]
+    assert len(document(*common, "--turns", "first")["prompts"]) == 1
+
+
+def test_bench_fits_80_columns(target: Path, draft: Path, prompts: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arms = ("--draft", draft, "--arm", "ngram:10", "--arm", "draft_model:2,2,1")
+    assert cli.run([str(a) for a in ("bench", "--target", target, "--prompts", prompts, *SMALL, *arms, "--repeat", 1)]) == 0
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 80 and "Acceptance and memory" in out and "draft_model tree 2,2,1" in out
+
+
 def test_plan_without_models_loads_none(document: Document, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("draftproof.models.load.load_model", None)
     got = document("plan", "--alpha", 0.8, "--cost-ratio", 0.11, "--verify-curve", "1:1,6:2.9", "-k", 5)
@@ -112,6 +148,14 @@ def test_report_puts_runs_on_one_page(tmp_path: Path, document: Document, refuse
         (("plan", "--alpha", "1.5"), "alpha must be between 0 and 1"),
         (("plan", "--method", "oracle"), "method 'oracle' is unknown"),
         (("plan", "--html", "/"), "is a folder"),
+        (("plan", "--alpha", "0.5", "--tree", "2,2"), "--tree needs a model"),
+        (("plan", "--alpha", "0.5", "--repetition-penalty", "1.1"), "--repetition-penalty needs a model"),
+        (("plan", "--tree", "2,x"), "children per level"),
+        (("plan", "--speculative-config", '{"num_speculative_tokens": 2}'), "names no method"),
+        (("plan", "--rule", "best"), "rule is 'best'"),
+        (("plan", "--logit-bias", "[1]"), "must be a JSON object"),
+        (("bench", "--turns", "second"), "allowed: first, all"),
+        (("bench", "--presence-penalty", "9"), "presence_penalty"),
     ],
 )
 def test_wrong_usage_is_one_sentence(arguments: tuple[str, ...], said: str, refused: Refused) -> None:

@@ -3,6 +3,7 @@
 plain                      the target alone (always an arm; everything is compared with it)
 ngram:8                    a method of draftproof with its draft length
 draft_model:4:block        ... and a rule
+draft_model:2,2,1          ... with a tree in place of a length, children per level
 {"method": "ngram", ...}   a whole speculative_config
 hf-plain, hf-assisted:4, hf-lookup:10      transformers' own generation
 http://HOST:PORT           an OpenAI-compatible server
@@ -16,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from draftproof.bench.arms import PLAIN, Arm, OurArm
+from draftproof.core.tree import tree_text
 from draftproof.decode.config import SpeculativeConfig
 from draftproof.decode.decoder import SpeculativeDecoder
 from draftproof.decode.methods import METHODS, drafting_methods
@@ -49,12 +51,15 @@ def parse_spec(text: str, draft: str | None) -> Spec:
     if text.startswith("{"):
         return _from_json(text)
     word, *rest = text.split(":")
-    length, rule = _length(text, rest[0]) if rest else None, rest[1] if len(rest) > 1 else None
+    tree = rest[0] if rest and "," in rest[0] else None
+    length, rule = _length(text, rest[0]) if rest and tree is None else None, rest[1] if len(rest) > 1 else None
     if len(rest) > 2 or (word not in HF_KINDS and word not in METHODS) or word == "none":
         allowed = ", ".join((PLAIN, *drafting_methods(), *HF_KINDS))
-        raise UsageError(f"there is no arm {text!r}; an arm is one of {allowed} (with :LENGTH), a JSON object or a URL")
+        raise UsageError(
+            f"there is no arm {text!r}; an arm is one of {allowed} (with :LENGTH or :TREE), a JSON object or a URL"
+        )
     if word in HF_KINDS:
-        if rule or (word == "hf-plain" and length is not None):
+        if rule or tree or (word == "hf-plain" and length is not None):
             raise UsageError(
                 f"the arm {text!r} says too much; transformers' arms take a draft length at most, hf-plain nothing"
             )
@@ -65,6 +70,7 @@ def parse_spec(text: str, draft: str | None) -> Spec:
             "method": word,
             "num_speculative_tokens": length,
             "rule": rule,
+            "tree": tree,
             "model": draft if _drafted_by_model(word) else None,
         }
         spec = _ours({key: value for key, value in given.items() if value is not None} | _placeholder(word, draft))
@@ -100,7 +106,8 @@ def _ours(config: Mapping[str, Any]) -> Spec:
     checked = SpeculativeConfig.from_dict(config)
     if checked.method == "none":
         raise UsageError("an arm without a method is the arm plain: say plain")
-    name = f"{checked.method} k={checked.num_speculative_tokens}"
+    shape = "" if config.get("tree") is None else f" tree {tree_text(checked.tree)}"
+    name = f"{checked.method}{shape or f' k={checked.num_speculative_tokens}'}"
     name += f" {checked.rule_name}" if checked.rule_name else ""
     name += "".join(f" {key}={value}" for key, value in checked.options.items())
     return Spec("ours", name, config=dict(config))

@@ -24,6 +24,10 @@ COLUMNS = (
 )
 
 
+SHOWN = 8
+"""Positions whose acceptance the terminal shows."""
+
+
 def bench_result(document: Mapping[str, Any]) -> Result:
     """A result file as table, notes and figure."""
     return Result(
@@ -58,6 +62,35 @@ def row(arm: Mapping[str, Any]) -> dict[str, Any]:
 def ratio_text(ratio: Mapping[str, float] | None) -> str:
     """`1.52 (1.40-1.63)`."""
     return "" if ratio is None else f"{ratio['median']:.2f} ({ratio['low']:.2f}-{ratio['high']:.2f})"
+
+
+def acceptance_result(document: Mapping[str, Any]) -> Result | None:
+    """How much of the drafts was kept, position by position, and the memory held; None when no arm tells."""
+    rows = [_acceptance_row(arm) for arm in document["arms"]]
+    if not any(row["by_position"] or row["memory"] for row in rows):
+        return None
+    columns = [
+        Column("arm", "name"),
+        Column("drafted\n/round", "drafted", ".1f"),
+        Column("accept-\nance", "rate", ".2f"),
+        Column("peak\nMB", "memory", ".0f"),
+        Column("accepted at position 1, 2, ... once reached", "by_position"),
+    ]
+    return Result("acceptance", "Acceptance and memory", columns, rows, (), lambda figure: None)
+
+
+def _acceptance_row(arm: Mapping[str, Any]) -> dict[str, Any]:
+    stats, peak = arm["stats"], arm["peak_memory_bytes"]
+    positions = (stats.get("acceptance_per_position") or {}).get("conditional") or ()
+    shown = [".".join(("", f"{100 * rate:02.0f}")) if rate < 0.995 else "1.0" for rate in positions if rate is not None]
+    drafts = stats.get("num_draft_tokens") if stats.get("method") != "none" else None
+    return {
+        "name": arm["name"],
+        "drafted": drafts / stats["num_rounds"] if drafts is not None and stats.get("num_rounds") else None,
+        "rate": stats.get("draft_acceptance_rate"),
+        "memory": None if peak is None else peak / 2**20,
+        "by_position": " ".join(shown[:SHOWN]) + (" ..." if len(shown) > SHOWN else ""),
+    }
 
 
 def _milliseconds(seconds: float | None) -> float | None:

@@ -1,8 +1,9 @@
 """The prompts of a run, each with the workload it belongs to: from a file, from Spec-Bench's questions, or the built-in set.
 
 A file is plain text (prompts separated by a line of `---`; without one, the whole file is one prompt) or JSON lines. A line
-holds `prompt` (text), `messages` (a chat) or Spec-Bench's `turns` (the first turn is asked), with `category` or `source` as
-the workload and, for planning, an `answer`. What is wrong is told in one sentence with the number of the line.
+holds `prompt` (text), `messages` (a chat) or Spec-Bench's `turns` (the first is the prompt; `turns.py` asks the others), with
+`category` or `source` as the workload and, for planning, an `answer`. What is wrong is told in one sentence with the number of
+the line.
 """
 
 from __future__ import annotations
@@ -25,12 +26,14 @@ SPEC_BENCH_CHAT = ("writing", "roleplay", "reasoning", "math", "coding", "extrac
 
 @dataclass(frozen=True)
 class Item:
-    """One prompt. workload: its kind, for tables. where: file and line, for messages. answer: a text to plan on, if given."""
+    """One prompt. workload: its kind, for tables. where: file and line, for messages. answer: a text to plan on, if given.
+    later: what the user says in the turns that follow."""
 
     prompt: Prompt
     workload: str
     where: str
     answer: str | None = None
+    later: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -148,7 +151,7 @@ def _json_items(path: str, text: str) -> list[Item]:
         answer = record.get("answer")
         if answer is not None and not isinstance(answer, str):
             raise UsageError(f"{where}: 'answer' must be text")
-        items.append(Item(_prompt(record, where), str(workload), where, answer))
+        items.append(Item(_prompt(record, where), str(workload), where, answer, _later_turns(record, where)))
     return items
 
 
@@ -166,3 +169,12 @@ def _prompt(record: Mapping[str, Any], where: str) -> Prompt:
         keys = ", ".join(sorted(record)) or "none"
         raise UsageError(f"{where} has no text under 'prompt', 'messages' or 'turns'; its keys: {keys}")
     return [{"role": "user", "content": text}]
+
+
+def _later_turns(record: Mapping[str, Any], where: str) -> tuple[str, ...]:
+    turns = record.get("turns")
+    if "messages" in record or not isinstance(turns, list):
+        return ()
+    if not all(isinstance(turn, str) and turn.strip() for turn in turns):
+        raise UsageError(f"{where}: 'turns' must be a list of texts, none of them empty")
+    return tuple(turns[1:])

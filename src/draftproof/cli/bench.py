@@ -22,7 +22,7 @@ Arms = Annotated[
     typer.Option(
         "--arm",
         metavar="ARM",
-        help="ngram:8, draft_model:4:block, hf-plain, hf-assisted:4, hf-lookup:10, a JSON config or a URL; repeatable.",
+        help="ngram:8, draft_model:4:block or :2,2,1, hf-plain, hf-assisted:4, hf-lookup:10, JSON or a URL; repeatable.",
         show_default=False,
     ),
 ]
@@ -34,6 +34,10 @@ Prompts = Annotated[
 ]
 Workloads = Annotated[list[str] | None, typer.Option("--workload", metavar="NAME", help="Only these workloads; repeatable.")]
 PerWorkload = Annotated[int | None, typer.Option("--per-workload", metavar="N", min=1, help="The first N prompts of each.")]
+Turns = Annotated[
+    str,
+    typer.Option("--turns", metavar="WHICH", help="first or all turns of conversations; plain decoding writes the history."),
+]
 Repeat = Annotated[int, typer.Option("--repeat", metavar="N", min=1, help="Repetitions of every prompt.")]
 Synthetic = Annotated[
     str | None, typer.Option("--synthetic-alpha", metavar="RATES", help="Acceptance by chance, as 0.8 or 0.9,0.7; lossy.")
@@ -47,12 +51,14 @@ def register(app: typer.Typer) -> None:
     app.command("bench")(bench)
 
 
+@options.with_flags(options.LAW_FLAGS, options.END_FLAGS, options.MACHINE_FLAGS)
 def bench(
     context: typer.Context,
     arm: Arms = None,
     prompts: Prompts = None,
     workload: Workloads = None,
     per_workload: PerWorkload = None,
+    turns: Turns = "all",
     repeat: Repeat = 2,
     synthetic_alpha: Synthetic = None,
     out: Out = None,
@@ -60,18 +66,10 @@ def bench(
     as_json: Annotated[bool, typer.Option("--json", metavar="", help="End with one JSON document on the last line.")] = False,
     target: options.Target = None,
     draft: options.Draft = None,
-    temperature: options.Temperature = None,
-    top_k: options.TopK = None,
-    top_p: options.TopP = None,
-    min_p: options.MinP = None,
-    max_tokens: options.MaxTokens = None,
     ignore_eos: Annotated[
         bool, typer.Option("--ignore-eos/--heed-eos", help="Equal token counts, or as the model ends.")
     ] = True,
-    seed: options.Seed = None,
-    dtype: options.Dtype = "auto",
-    device: options.Device = "auto",
-    threads: options.Threads = None,
+    **_: Any,
 ) -> None:
     """Measure ways of generating against plain decoding, on the same prompts, interleaved."""
     execute(context.params)
@@ -88,6 +86,8 @@ def execute(flags: Mapping[str, Any]) -> None:
     specs = [parse_spec(word, flags["draft"]) for word in words]
     if flags["draft"] and not any(spec.needs_draft for spec in specs):
         raise UsageError("--draft does nothing without an arm that uses it: add --arm draft_model:4, for example")
+    if flags["turns"] not in ("first", "all"):
+        raise UsageError(f"--turns is {flags['turns']!r}; allowed: first, all")
     params = sampling(flags, DEFAULT_TOKENS)
     items = items_of(flags)
     for name in ("out", "html"):
@@ -101,9 +101,8 @@ def sampling(flags: Mapping[str, Any], tokens: int) -> SamplingParams:
     """The sampling parameters of plan and bench; greedy unless a temperature is given. UsageError for what would do nothing."""
     from draftproof.core.params import SamplingParams
 
-    names = ("temperature", "top_k", "top_p", "min_p", "max_tokens", "seed")
-    given = {name: flags[name] for name in names if flags[name] is not None}
-    defaults = {"temperature": 0.0, "max_tokens": tokens, "seed": DEFAULT_SEED}
+    given = options.sampling_overrides(flags, tokens)
+    defaults = {"temperature": 0.0, "seed": DEFAULT_SEED}
     params = SamplingParams.from_dict(defaults | given | {"ignore_eos": flags.get("ignore_eos", True)})
     options.check_effect(given, params)
     return params
@@ -146,6 +145,7 @@ def run(flags: Mapping[str, Any], specs: Any, rates: Any, params: Any, items: An
     from draftproof.bench.run import measure
     from draftproof.bench.specs import build_arms
     from draftproof.bench.summary import document
+    from draftproof.bench.turns import with_later_turns
     from draftproof.bench.workload import encode
     from draftproof.cli.progress import telling
 
@@ -153,6 +153,8 @@ def run(flags: Mapping[str, Any], specs: Any, rates: Any, params: Any, items: An
     prompts = encode(items, target.tokenizer, target.vocab_size, target.max_length, params.max_tokens)
     arms, decoder = build_arms(specs, target, drafts, flags["draft"], rates, params.temperature == 0)
     with telling() as progress:
+        if flags["turns"] == "all":
+            prompts = with_later_turns(prompts, target, params, progress)
         measurement = measure(arms, prompts, params, flags["repeat"], progress=progress)
     hashes = {"target": model_hash(target)}
     if flags["draft"]:
@@ -163,14 +165,11 @@ def run(flags: Mapping[str, Any], specs: Any, rates: Any, params: Any, items: An
 
 def show(document: Mapping[str, Any], flags: Mapping[str, Any]) -> None:
     """Table, notes, files, and the JSON line without the raw runs' rounds."""
-    from draftproof.bench.table import bench_result, task_result
     from draftproof.report.page import comparison_page, write_json, write_page
     from draftproof.report.tables import json_line, print_result
 
-    print_result(bench_result(document))
-    tasks = task_result(document)
-    if tasks is not None:
-        print_result(tasks)
+    for result in sections_of(document):
+        print_result(result)
     if flags["out"] is not None:
         write_json(flags["out"], document)
     if flags["html"] is not None:
@@ -181,6 +180,7 @@ def show(document: Mapping[str, Any], flags: Mapping[str, Any]) -> None:
 
 def sections_of(document: Mapping[str, Any]) -> list[Any]:
     """The results to put on a page for one document."""
-    from draftproof.bench.table import bench_result, task_result
+    from draftproof.bench.table import acceptance_result, bench_result, task_result
 
-    return [result for result in (bench_result(document), task_result(document)) if result is not None]
+    made = (bench_result(document), acceptance_result(document), task_result(document))
+    return [result for result in made if result is not None]

@@ -5,8 +5,9 @@ Sampling flags carry the names of `SamplingParams` and its defaults: a flag that
 
 from __future__ import annotations
 
+import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import typer
@@ -40,9 +41,7 @@ Threads = Annotated[
 Draft = Annotated[str | None, _flag(SPECULATION, "--draft", metavar="D", help="Draft model; means method draft_model.")]
 Method = Annotated[
     str | None,
-    _flag(
-        SPECULATION, "--method", metavar="NAME", help=f"{', '.join(drafting_methods())} or none. Default: {DEFAULT_METHOD}."
-    ),
+    _flag(SPECULATION, "--method", metavar="NAME", help=f"{', '.join(drafting_methods())} or none. Default: {DEFAULT_METHOD}."),
 ]
 Length = Annotated[int | None, _flag(SPECULATION, "-k", metavar="N", min=0, help="Draft length; 0 decodes plainly.")]
 Config = Annotated[
@@ -57,7 +56,7 @@ Tree = Annotated[
 Lossless = Annotated[bool, _flag(SPECULATION, "--lossless", metavar="", help="Refuse a rule that changes the target's law.")]
 
 Temperature = Annotated[
-    float | None, _sampling("--temperature", metavar="X", help="0 is greedy. Default: as the model's configuration says.")
+    float | None, _sampling("--temperature", metavar="X", help="0 is greedy. Default: the model's own for generate, else 0.")
 ]
 TopK = Annotated[int | None, _sampling("--top-k", metavar="N", help="Keep the k likeliest tokens.")]
 TopP = Annotated[float | None, _sampling("--top-p", metavar="X", help="Keep the smallest set of this mass.")]
@@ -77,7 +76,8 @@ BadWords = Annotated[
 ]
 MinTokens = Annotated[int | None, _sampling("--min-tokens", metavar="N", help="Nothing ends the text before this many.")]
 MaxTokens = Annotated[
-    int | None, _sampling("--max-tokens", metavar="N", help=f"Most tokens to generate. Default: {DEFAULT_MAX_TOKENS}.")
+    int | None,
+    _sampling("--max-tokens", metavar="N", help=f"Most tokens a text. Default: {DEFAULT_MAX_TOKENS}; plan 64, bench 128."),
 ]
 Stop = Annotated[list[str] | None, _sampling("--stop", metavar="TEXT", help="End the text at this string; repeatable.")]
 StopTokenIds = Annotated[
@@ -94,33 +94,77 @@ Logprobs = Annotated[
     int | None, _sampling("--logprobs", metavar="N", help="This many top log-probabilities a token; in --json.")
 ]
 
-_SAMPLING_FIELDS = (
-    *("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "bad_words"),
-    *(
-        "min_tokens",
-        "max_tokens",
-        "stop",
-        "stop_token_ids",
-        "include_stop_str_in_output",
-        "ignore_eos",
-        "seed",
-        "n",
-        "logprobs",
-    ),
+Flags = Mapping[str, tuple[Any, Any]]
+"""Name of a parameter -> its annotation and its default."""
+
+LAW_FLAGS: Flags = {
+    "temperature": (Temperature, None),
+    "top_k": (TopK, None),
+    "top_p": (TopP, None),
+    "min_p": (MinP, None),
+    "repetition_penalty": (RepetitionPenalty, None),
+    "presence_penalty": (PresencePenalty, None),
+    "frequency_penalty": (FrequencyPenalty, None),
+    "logit_bias": (LogitBias, None),
+    "bad_words": (BadWords, None),
+}
+"""What a token's law depends on."""
+END_FLAGS: Flags = {
+    "min_tokens": (MinTokens, None),
+    "max_tokens": (MaxTokens, None),
+    "stop": (Stop, None),
+    "stop_token_ids": (StopTokenIds, None),
+    "seed": (Seed, None),
+}
+"""What ends a text, and the seed."""
+TEXT_FLAGS: Flags = {
+    "include_stop_str_in_output": (IncludeStop, False),
+    "ignore_eos": (IgnoreEos, False),
+    "no_skip_special_tokens": (KeepSpecial, False),
+    "n": (Samples, None),
+    "logprobs": (Logprobs, None),
+}
+"""What is of use where a text is shown."""
+MACHINE_FLAGS: Flags = {"dtype": (Dtype, "auto"), "device": (Device, "auto"), "threads": (Threads, None)}
+
+_SAMPLING_FIELDS = tuple(
+    name for name in (*LAW_FLAGS, *END_FLAGS, *TEXT_FLAGS) if name not in ("logit_bias", "no_skip_special_tokens")
 )
+
+
+def with_flags(*groups: Flags) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command, which takes **kwargs and reads `context.params`, the flags of these groups after its own."""
+
+    def extend(command: Callable[..., None]) -> Callable[..., None]:
+        own = inspect.signature(command, eval_str=True)
+        added = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+            for group in groups
+            for name, (annotation, default) in group.items()
+        ]
+        named = [p for p in own.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+        whole = own.replace(parameters=[*named, *added])
+        vars(command)["__signature__"] = whole
+        command.__annotations__ = {p.name: p.annotation for p in whole.parameters.values()} | {"return": None}
+        return command
+
+    return extend
+
+
 _ONLY_WHEN_SAMPLING = ("top_k", "top_p", "min_p")
 
 
-def sampling_overrides(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of `SamplingParams` that the flags set. UsageError for a value that is impossible, before any model loads."""
+def sampling_overrides(flags: Mapping[str, Any], tokens: int = DEFAULT_MAX_TOKENS) -> dict[str, Any]:
+    """The fields of `SamplingParams` that the flags set; `tokens` is max_tokens where none is given. UsageError for a value
+    that is impossible, before any model loads."""
     from draftproof.core.params import SamplingParams
 
-    given = {name: flags[name] for name in _SAMPLING_FIELDS if not _unset(flags[name])}
+    given = {name: flags[name] for name in _SAMPLING_FIELDS if not _unset(flags.get(name))}
     if flags["logit_bias"] is not None:
         given["logit_bias"] = _biases(parse_json("--logit-bias", flags["logit_bias"]))
-    if flags["no_skip_special_tokens"]:
+    if flags.get("no_skip_special_tokens"):
         given["skip_special_tokens"] = False
-    given.setdefault("max_tokens", max(DEFAULT_MAX_TOKENS, given.get("min_tokens", 0)))
+    given.setdefault("max_tokens", max(tokens, given.get("min_tokens", 0)))
     SamplingParams.from_dict(given)
     return given
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,11 +12,30 @@ from draftproof.cli import options
 from draftproof.errors import UsageError
 
 DEFAULT_TOKENS = 64
-WHAT_IF = ("cost_ratio", "batch", "context", "card", "target_shape", "draft_shape", "verify_curve")
-MODEL_ONLY = ("target", "draft", "method", "prompts", "workload", "per_workload", "temperature", "top_k", "top_p", "min_p")
+WHAT_IF = ("cost_ratio", "context", "card", "target_shape", "draft_shape", "verify_curve")
+MODEL_ONLY = (
+    *("target", "draft", "method", "speculative_config", "rule", "tree", "answers", "prompts", "workload", "per_workload"),
+    *options.LAW_FLAGS,
+    *options.END_FLAGS,
+)
 
 Drafts = Annotated[list[str] | None, typer.Option("--draft", metavar="D", help="A draft model to plan with; repeatable.")]
-Methods = Annotated[list[str] | None, typer.Option("--method", metavar="NAME", help="A drafter without a model; repeatable.")]
+Methods = Annotated[
+    list[str] | None, typer.Option("--method", metavar="NAME", help="A drafter that needs no draft model; repeatable.")
+]
+Configs = Annotated[
+    list[str] | None,
+    typer.Option("--speculative-config", metavar="JSON", help="A whole configuration to plan with; repeatable."),
+]
+Rule = Annotated[str | None, typer.Option("--rule", metavar="NAME", help="Verification rule of --draft and --method drafters.")]
+Trees = Annotated[
+    list[str] | None,
+    typer.Option("--tree", metavar="SHAPE", help='A tree to foretell too, as "2,2,1", or best; repeatable.'),
+]
+Answers = Annotated[
+    int | None,
+    typer.Option("--answers", metavar="N", min=1, help="Texts the target writes for each prompt. Default: 1 greedy, else 2."),
+]
 Lengths = Annotated[list[int] | None, typer.Option("-k", metavar="N", min=1, max=32, help="A draft length; repeatable.")]
 Prompts = Annotated[
     Path | None,
@@ -26,6 +45,9 @@ Prompts = Annotated[
 ]
 Workloads = Annotated[list[str] | None, typer.Option("--workload", metavar="NAME", help="Only these workloads; repeatable.")]
 PerWorkload = Annotated[int | None, typer.Option("--per-workload", metavar="N", min=1, help="The first N prompts of each.")]
+Batch = Annotated[
+    int | None, typer.Option("--batch", metavar="N", min=1, help="Sequences decoded together. Default: 1.", show_default=False)
+]
 Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the JSON document to this file.")]
 Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write one self-contained page with the plots.")]
 PANEL = "What if (no model is loaded)"
@@ -40,35 +62,32 @@ def register(app: typer.Typer) -> None:
     app.command("plan")(plan)
 
 
+@options.with_flags(options.LAW_FLAGS, options.END_FLAGS, options.MACHINE_FLAGS)
 def plan(
     context: typer.Context,
     target: options.Target = None,
     draft: Drafts = None,
     method: Methods = None,
+    speculative_config: Configs = None,
     num_speculative_tokens: Lengths = None,
+    rule: Rule = None,
+    tree: Trees = None,
+    batch: Batch = None,
     prompts: Prompts = None,
     workload: Workloads = None,
     per_workload: PerWorkload = None,
-    temperature: options.Temperature = None,
-    top_k: options.TopK = None,
-    top_p: options.TopP = None,
-    min_p: options.MinP = None,
-    max_tokens: options.MaxTokens = None,
-    seed: options.Seed = None,
-    dtype: options.Dtype = "auto",
-    device: options.Device = "auto",
-    threads: options.Threads = None,
+    answers: Answers = None,
     out: Out = None,
     html: Html = None,
     as_json: Annotated[bool, typer.Option("--json", metavar="", help="End with one JSON document on the last line.")] = False,
     alpha: Annotated[float | None, _what_if("--alpha", help="Acceptance rate.")] = None,
     cost_ratio: Annotated[float | None, _what_if("--cost-ratio", help="Draft step over target step.")] = None,
-    batch: Annotated[int | None, _what_if("--batch", min=1, help="Sequences at once, for --card.")] = None,
     context_tokens: Annotated[int | None, _what_if("--context", min=1, help="Tokens of context, for --card.")] = None,
     card: Annotated[str | None, _what_if("--card", help="Preset card, as H100-SXM; see simulate.")] = None,
     target_shape: Annotated[str | None, _what_if("--target-shape", help="Preset target, for --card.")] = None,
     draft_shape: Annotated[str | None, _what_if("--draft-shape", help="Preset draft, for --card.")] = None,
     verify_curve: Annotated[str | None, _what_if("--verify-curve", help="tokens:time of target passes, as 1:1,4:1.1.")] = None,
+    **_: Any,
 ) -> None:
     """Foretell whether speculation pays, with which drafter and which draft length."""
     flags = dict(context.params)
@@ -96,7 +115,7 @@ def execute(flags: Mapping[str, Any]) -> None:
 
 
 def _from_numbers(flags: Mapping[str, Any]) -> dict[str, Any]:
-    from draftproof.cli.simulate import _verify_curve
+    from draftproof.core.verify_curve import parse_curve
     from draftproof.plan.plan import LENGTHS
     from draftproof.plan.whatif import CONTEXT, what_if
 
@@ -113,7 +132,7 @@ def _from_numbers(flags: Mapping[str, Any]) -> dict[str, Any]:
         batch=flags["batch"] or 1,
         context=flags["context"] or CONTEXT,
         card_name=flags["card"],
-        curve=_verify_curve(flags["verify_curve"]),
+        curve=None if flags["verify_curve"] is None else parse_curve(flags["verify_curve"], "--verify-curve"),
         **shapes,
     )
 
@@ -121,15 +140,45 @@ def _from_numbers(flags: Mapping[str, Any]) -> dict[str, Any]:
 def configs(flags: Mapping[str, Any]) -> list[Any]:
     """The drafters asked for, checked before anything loads; `ngram` if none is named."""
     from draftproof.decode.config import SpeculativeConfig
+    from draftproof.decode.methods import METHODS
 
+    rule = {} if flags["rule"] is None else {"rule": flags["rule"]}
     drafts, methods = flags["draft"] or [], flags["method"] or []
-    found = [SpeculativeConfig.from_dict({"method": "draft_model", "model": name}) for name in dict.fromkeys(drafts)]
-    for method in dict.fromkeys(methods):
-        if method == "draft_model" and drafts:
-            continue
-        if method != "none":  # plain decoding is what everything is compared with
-            found.append(SpeculativeConfig.from_dict({"method": method}))
-    return found or [SpeculativeConfig.from_dict({"method": options.DEFAULT_METHOD})]
+    given = [{"method": "draft_model", "model": name} | rule for name in dict.fromkeys(drafts)]
+    for name in dict.fromkeys(methods):
+        modelled = name in METHODS and METHODS[name].model == "draft"
+        if name != "none" and not (modelled and drafts):  # plain decoding is what everything is compared with
+            given.append({"method": name} | rule)
+    given += [options.parse_json("--speculative-config", text) for text in flags["speculative_config"] or ()]
+    found = [SpeculativeConfig.from_dict(config) for config in given or [{"method": options.DEFAULT_METHOD} | rule]]
+    idle = next((config for config in found if config.method == "none"), None)
+    if idle is not None:
+        raise UsageError("--speculative-config names no method, so nothing would be drafted")
+    return found
+
+
+def candidates_of(flags: Mapping[str, Any], asked: Sequence[Any], drafts: Callable[[str], Any]) -> list[Any]:
+    """Candidates with their draft models loaded; trees go to those that take them. UsageError when none does."""
+    from draftproof.plan.candidate import Candidate
+
+    shapes = tuple(flags["tree"] or ())
+    if shapes and not any(config.spec.trees and config.shape is None for config in asked):
+        raise UsageError("--tree is for drafters that take a shape, and none of these does: leave it out")
+    found = []
+    for config in asked:
+        takes = config.spec.trees and config.shape is None
+        draft = drafts(config.model) if config.spec.model == "draft" else None
+        found.append(Candidate(config, draft, shapes if takes else ()))
+    return found
+
+
+def _check_shapes(flags: Mapping[str, Any]) -> None:
+    from draftproof.core.tree import TreeShape
+    from draftproof.plan.candidate import BEST
+
+    for shape in flags["tree"] or ():
+        if shape != BEST:
+            TreeShape.parse(shape)
 
 
 def _from_models(flags: Mapping[str, Any]) -> dict[str, Any]:
@@ -138,16 +187,23 @@ def _from_models(flags: Mapping[str, Any]) -> dict[str, Any]:
     from draftproof.cli.bench import items_of, load_target, sampling
     from draftproof.cli.progress import telling
     from draftproof.plan.document import document
-    from draftproof.plan.plan import LENGTHS, Candidate, make_plan
+    from draftproof.plan.plan import LENGTHS, make_plan
 
     asked = configs(flags)
+    _check_shapes(flags)
     params = sampling({**flags, "ignore_eos": False}, DEFAULT_TOKENS)
     items = items_of(flags)
     target, drafts = load_target(flags)
     prompts = encode(items, target.tokenizer, target.vocab_size, target.max_length, params.max_tokens or 0)
-    candidates = [Candidate(config, drafts(config.model) if config.model else None) for config in asked]
+    candidates = candidates_of(flags, asked, drafts)
+    lengths = flags["num_speculative_tokens"] or LENGTHS
     with telling() as progress:
-        made = make_plan(target, candidates, prompts, params, flags["num_speculative_tokens"] or LENGTHS, progress=progress)
+        made = make_plan(
+            *(target, candidates, prompts, params, lengths),
+            progress=progress,
+            batch=flags["batch"] or 1,
+            answers=flags["answers"],
+        )
     hashes = {"target": model_hash(target)} | {c.name: model_hash(c.draft) for c in candidates if c.draft is not None}
     return document(made, provenance(target, seed=params.seed) | {"model_hashes": hashes})
 

@@ -98,6 +98,7 @@ def _batch(given: dict[str, Any]) -> Result:
 
 
 def _generation(given: dict[str, Any]) -> Result:
+    from draftproof.core.verify_curve import parse_curve
     from draftproof.errors import UsageError
     from draftproof.simulate.curves import generation_result, process_result
     from draftproof.simulate.sweep import ACCEPTANCE_RATES
@@ -108,7 +109,7 @@ def _generation(given: dict[str, Any]) -> Result:
         given.get("simulations", 50),
         given.get("draft_ms", 5.0),
         given.get("target_ms", 100.0),
-        _verify_curve(given.get("verify_curve")),
+        parse_curve(given["verify_curve"], "--verify-curve") if "verify_curve" in given else None,
         given.get("seed", 0),
     )
     if "acceptance" not in given:
@@ -120,17 +121,3 @@ def _generation(given: dict[str, Any]) -> Result:
     process, longest = parse_acceptance(given["acceptance"])
     lengths = range(1, min(8, longest) + 1) if length is None else (length,)
     return process_result(process, given["acceptance"], lengths, *common)
-
-
-def _verify_curve(text: str | None) -> Any:
-    """`1:10,4:11` -> a curve over pass lengths; None stays None."""
-    if text is None:
-        return None
-    from draftproof.core.verify_curve import VerifyCurve
-    from draftproof.errors import UsageError
-
-    try:
-        times = {int(tokens): float(time) for tokens, time in (point.split(":") for point in text.split(","))}
-    except ValueError:
-        raise UsageError(f"--verify-curve is tokens:time pairs as 1:1,4:1.1,8:1.6, got {text!r}") from None
-    return VerifyCurve.from_times(times)

@@ -95,3 +95,13 @@ class TreeShape:
     @property
     def is_chain(self) -> bool:
         return len(self) == self.depth
+
+
+def tree_text(parents: Sequence[int]) -> str:
+    """`2,2,1` for a shape with as many children at every node of a level, else `of 9, 4 levels`."""
+    shape = TreeShape(tuple(parents))
+    levels = ((ROOT,), *shape.levels)
+    widths = [{len(shape.children.get(node, ())) for node in level} for level in levels[:-1]]
+    if all(len(width) == 1 for width in widths):
+        return ",".join(str(width.pop()) for width in widths)
+    return f"of {len(shape)}, {shape.depth} levels"

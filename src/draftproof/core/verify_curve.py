@@ -43,3 +43,12 @@ class VerifyCurve:
         if asked.size and (asked.min() < 1 or asked.max() > self.tokens[-1]):
             raise UsageError(f"the verify curve covers passes over 1 to {self.tokens[-1]} tokens, asked for {asked.max()}")
         return np.asarray(np.interp(asked, self.tokens, self.ratios), dtype=np.float64)
+
+
+def parse_curve(text: str, name: str = "a verify curve") -> VerifyCurve:
+    """`1:10,4:11` (tokens in a pass:its time, in any unit) -> a curve. UsageError says what `name` should look like."""
+    try:
+        times = {int(tokens): float(time) for tokens, time in (point.split(":") for point in text.split(","))}
+    except ValueError:
+        raise UsageError(f"{name} is tokens:time pairs as 1:1,4:1.1,8:1.6, got {text!r}") from None
+    return VerifyCurve.from_times(times)

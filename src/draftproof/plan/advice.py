@@ -20,13 +20,13 @@ def headline(plan: Plan) -> str:
     """The answer in one sentence."""
     best, top = plan.best, plan.choices[0]
     if best is not None:
-        return f"speculate with {best.drafter}, {best.num_speculative_tokens} drafts: {_speed(best)}"
+        return f"speculate with {best.drafter}, {best.shape}: {_speed(best)}"
     if top.speedup.point > 1:
         return (
-            f"do not speculate on this evidence: at best {_speed(top)} ({top.drafter}, {top.num_speculative_tokens} drafts), "
+            f"do not speculate on this evidence: at best {_speed(top)} ({top.drafter}, {top.shape}), "
             "and the interval reaches below 1"
         )
-    return f"do not speculate: at best {top.speedup.point:.2f}x ({top.drafter}, {top.num_speculative_tokens} drafts)"
+    return f"do not speculate: at best {top.speedup.point:.2f}x ({top.drafter}, {top.shape})"
 
 
 def _speed(choice: Choice) -> str:
@@ -35,10 +35,10 @@ def _speed(choice: Choice) -> str:
 
 def limits(choice: Choice, costs: Costs) -> str:
     """The term that limits, in one plain sentence."""
-    n = choice.num_speculative_tokens + 1
+    n = choice.num_nodes + 1
     term = max(choice.shares, key=lambda name: choice.shares[name])
     extra = sum(choice.shares.values())
-    said = f"verifying {n} tokens costs {float(costs.passes.curve()(n)):.1f} single steps here"
+    said = f"verifying {n} tokens costs {float(costs.curve()(n)):.1f} single steps here"
     if choice.shares["draft"]:
         said += f" and a draft step {costs.cost_ratio:.2f}"
     if extra < 0.05:
@@ -48,8 +48,8 @@ def limits(choice: Choice, costs: Costs) -> str:
 
 def to_change(drafter: Foretold) -> str:
     """What would have to change for this drafter to pay, by the i.i.d. formula: alpha at this cost, or cost at this alpha."""
-    lengths = np.array([choice.num_speculative_tokens for choice in drafter.choices])
-    verify = drafter.costs.passes.curve()(lengths + 1)
+    lengths = np.array([choice.num_speculative_tokens for choice in drafter.choices if choice.tree is None] or [1])
+    verify = drafter.costs.curve()(lengths + 1)
     need = alpha_needed(lengths, drafter.costs.cost_ratio, verify)
     cost = float(np.max(break_even_cost(drafter.alpha.point, lengths, verify)))
     name, alpha, ratio = drafter.candidate.name, drafter.alpha.point, drafter.costs.cost_ratio
@@ -70,15 +70,18 @@ def alpha_needed(lengths: Any, cost_ratio: float, verify: Any) -> float | None:
     return float(grid[pays[0]]) if len(pays) else None
 
 
-def speculative_config(config: SpeculativeConfig, num_speculative_tokens: int) -> dict[str, Any]:
-    """The config with vLLM's keys only, which our engine takes unchanged too."""
-    return {**config.as_dict(vllm=True), "num_speculative_tokens": num_speculative_tokens}
+def speculative_config(config: SpeculativeConfig, choice: Choice) -> dict[str, Any]:
+    """The config of a choice, with vLLM's keys only, which our engine takes unchanged too; a tree is draftproof's own key."""
+    found = {**config.as_dict(vllm=True), "num_speculative_tokens": choice.num_speculative_tokens}
+    return found if choice.tree is None else found | {"tree": list(choice.tree)}
 
 
-def vllm_note(config: SpeculativeConfig) -> str | None:
+def vllm_note(config: SpeculativeConfig, choice: Choice | None = None) -> str | None:
     """A sentence where vLLM cannot take the config; None where it can."""
     if not config.spec.vllm:
         return f"vLLM has no method {config.method!r}; the configuration is for draftproof"
+    if choice is not None and choice.tree is not None:
+        return "vLLM has no key for draft trees; the configuration is for draftproof"
     if config.rule:
         return f"vLLM has no rule {config.rule!r} under that key; the configuration leaves it out"
     return None
@@ -93,14 +96,24 @@ def notes(plan: Plan) -> list[str]:
     for drafter in plan.drafters:
         if drafter.share_drafted < 0.9:
             said.append(f"{drafter.candidate.name} has something to propose at {drafter.share_drafted:.0%} of positions")
-        spread = drafter.costs.passes.spread()
-        if spread > 0.15:
-            said.append(f"timings spread by {spread:.0%} while {drafter.candidate.name} was measured: the machine was busy")
-    note = vllm_note(plan.of(top).candidate.config) if plan.best else None
+        busy = max(drafter.costs.spread(), drafter.costs.drift())
+        if busy > 0.15:
+            said.append(f"timings spread by {busy:.0%} while {drafter.candidate.name} was measured: the machine was busy")
+    if plan.best is not None and plan.best.other_prompts["low"] < 1:
+        others = plan.best.other_prompts
+        said.append(f"on other prompts of this kind it may be anything from {others['low']:.2f}x to {others['high']:.2f}x")
+    if any(choice.tree is not None for choice in plan.choices):
+        said.append(
+            "sampled trees are foretold as rejection sampling verifies siblings; the rule traversal keeps as many or more"
+        )
+    note = vllm_note(plan.of(top).candidate.config, plan.best) if plan.best else None
     return said + ([note] if note else []) + _evidence(plan)
 
 
 def _evidence(plan: Plan) -> list[str]:
     tokens: Sequence[int] = [len(text.answer) for text in plan.texts]
-    said = f"from {len(plan.prompts)} prompts and {sum(tokens)} tokens; intervals hold 90% of runs on as many such prompts"
-    return [said + ", batch 1"]
+    count = len({id(prompt) for prompt in plan.prompts})
+    said = f"from {count} prompts and {sum(tokens)} tokens; intervals hold 90% of runs on these prompts, batch {plan.batch}"
+    if plan.batch > 1:
+        said += "; all sequences of a batch are taken to draft equally long"
+    return [said]

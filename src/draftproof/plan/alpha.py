@@ -10,17 +10,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from array_api_compat import is_torch_array
 from numpy.typing import NDArray
 
-from draftproof.core.laws import overlap
 from draftproof.core.params import SamplingParams
 from draftproof.core.pipeline import LawPipeline
-from draftproof.core.records import Array
 from draftproof.decode.build import as_language_model, check_vocabularies
 from draftproof.errors import UsageError
-from draftproof.models.protocol import LanguageModel, Session, Step, extend
-from draftproof.models.vocabulary import align_logits
+from draftproof.models.protocol import LanguageModel
+from draftproof.plan.forcing import Text, overlaps_of, read_blocks
 
 ROWS = 64
 """Positions compared at a time: at 152,000 tokens a vocabulary, some 40 MB for each array of float32 logits or laws."""
@@ -49,45 +46,12 @@ def alpha_per_position(
     for role, model in zip(("target", "draft model"), models, strict=True):
         _check_readable(role, model, tokens)
     laws = LawPipeline(params, num_prompt_tokens=n_prompt, vocab_size=models[0].vocab_size)
-    sessions = [model.open() for model in models]
-    try:
-        parts: list[NDArray[np.float64]] = []
-        for first in range(n_prompt, len(tokens), ROWS):
-            last = min(first + ROWS, len(tokens))
-            parts.append(_compare(laws, [_rows(session, tokens, first, last) for session in sessions], tokens, first))
-    finally:
-        for session in sessions:
-            session.close()
-    found: NDArray[np.float64] = np.concatenate(parts)
-    return found
-
-
-def _rows(session: Session, tokens: tuple[int, ...], first: int, last: int) -> Array:
-    """Logits [last - first, vocab] for the positions first to last - 1, reading on from where the session is."""
-    unread = tokens[session.length : last - 1]
-    count = last - first
-    return extend(Step(session, unread, rows=range(len(unread) - count, len(unread)))).logits
-
-
-def _compare(laws: LawPipeline, logits: list[Array], tokens: tuple[int, ...], first: int) -> NDArray[np.float64]:
-    """The overlap at each row of both models' logits, row 0 for position `first`."""
-    context, paths = tokens[:first], [tokens[first : first + i] for i in range(len(logits[0]))]
-    aligned = [align_logits(rows, laws.vocab_size) for rows in logits]
-    if laws.greedy:
-        favourites = [np.asarray(laws.greedy_tokens(rows, context, paths)) for rows in aligned]
-        agree: NDArray[np.float64] = np.equal(*favourites).astype(np.float64)
-        return agree
-    pair = [laws.laws(rows, context, paths) for rows in aligned]
-    laws.check()
-    if all(is_torch_array(law) for law in pair):
-        return _numpy(overlap(pair[0], pair[1].to(pair[0].device)))
-    return _numpy(overlap(*map(_numpy, pair)))
-
-
-def _numpy(array: Array) -> NDArray[np.float64]:
-    """An array of any kind and device as NumPy's."""
-    found: NDArray[np.float64] = array.cpu().numpy() if is_torch_array(array) else np.asarray(array)
-    return found
+    text = Text(tokens[:n_prompt], tokens[n_prompt:])
+    parts = []
+    for place, pair in read_blocks(models, [text], ROWS):
+        paths = [place.tokens[:i] for i in range(len(place.tokens))]
+        parts.append(overlaps_of(laws, pair, tokens[: n_prompt + place.first], paths))
+    return np.concatenate(parts)
 
 
 def _token_ids(ids: Any) -> tuple[int, ...]:

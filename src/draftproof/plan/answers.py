@@ -1,10 +1,9 @@
-"""The target writes the texts to plan on: plain decoding of several prompts in lockstep, so that their steps share passes."""
+"""The target writes the texts to plan on: plain decoding of several prompts side by side, so that their steps share passes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from draftproof.core.params import SamplingParams
 from draftproof.decode.decoder import PlainDecoder
@@ -23,31 +22,10 @@ def write_answers(
 ) -> list[Text]:
     """One text a prompt; prompt i has the seed `params.seed` + i. `tell` is given the number of finished texts."""
     decoder = PlainDecoder(target, getattr(target, "tokenizer", None))
-    texts: list[Text] = []
-    for first in range(0, len(prompts), TOGETHER):
-        group = [
-            (ids, replace(params, seed=(params.seed or 0) + first + i)) for i, ids in enumerate(prompts[first:][:TOGETHER])
-        ]
-        texts += _lockstep(decoder, group)
-        tell(len(texts))
-    return texts
-
-
-def _lockstep(decoder: PlainDecoder, group: Sequence[tuple[tuple[int, ...], SamplingParams]]) -> list[Text]:
-    sessions = [decoder.target.open() for _ in group]
-    generations = [
-        decoder._generation(session, ids, params, 0, False) for session, (ids, params) in zip(sessions, group, strict=True)
-    ]
-    try:
-        while live := [generation for generation in generations if not generation.finished]:
-            rounds: list[Any] = [generation.round() for generation in live]
-            outputs = decoder.target.extend_many([next(steps) for steps in rounds])
-            for steps, output in zip(rounds, outputs, strict=True):
-                try:
-                    steps.send(output)
-                except StopIteration:
-                    continue
-    finally:
-        for session in sessions:
-            session.close()
-    return [Text(ids, tuple(g.context[len(ids) :])) for (ids, _), g in zip(group, generations, strict=True)]
+    each = [replace(params, seed=(params.seed or 0) + i) for i in range(len(prompts))]
+    answers: dict[int, tuple[int, ...]] = {}
+    tell(0)
+    for index, result in decoder.as_finished([list(ids) for ids in prompts], each, batch_size=min(TOGETHER, len(prompts))):
+        answers[index] = tuple(result.token_ids)
+        tell(len(answers))
+    return [Text(tuple(ids), answers[i]) for i, ids in enumerate(prompts)]

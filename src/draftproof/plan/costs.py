@@ -1,8 +1,10 @@
 """What drafting and verifying cost on this machine: passes of both models in turns, and the loop around them.
 
-Passes are timed in rounds that go through every length once, so that a slow stretch of the machine hits them all. What is not a
-forward (laws, rule, bookkeeping, the drafter's own work) is read off real rounds of the real decoder under the same sampling
-parameters, as a fixed part and a part for every draft.
+A machine's speed drifts over tens of seconds, which no number of repeats within one second shows. Passes are therefore timed
+in several visits, spread over the plan's other work; within a visit in rounds that go through every length once. The spread
+between visits, not within them, is what a later run may differ by. What is not a forward (laws, rule, bookkeeping, the
+drafter's own work) is read off real rounds of the real decoder under the same sampling parameters, as a fixed part and a part
+for every draft.
 """
 
 from __future__ import annotations
@@ -23,27 +25,23 @@ from draftproof.models.protocol import LanguageModel, Session, Step
 
 LENGTHS = (1, 2, 3, 4, 5, 6, 7, 9, 12, 16, 17, 24, 32, 33)
 """Tokens in a pass: every one a short draft leads to, then fewer; up to 32 drafts and the pending token."""
-REPEATS = 7
+REPEATS = 3
+VISITS = 3
 Clock = Callable[[], float]
 Times = tuple[float, ...]
 
 
 @dataclass(frozen=True)
 class PassTimes:
-    """context: tokens read before the timed passes. target: tokens in a pass -> seconds of every repeat. draft: seconds of
-    one-token steps of the draft model, empty without one."""
+    """One visit. context: tokens read before the timed passes. target: tokens in a pass -> seconds of every repeat. draft,
+    draft_pairs: seconds of passes of the draft model over one and over two tokens, empty without one. All passes hold `batch`
+    sequences."""
 
     context: int
     target: Mapping[int, Times]
     draft: Times = ()
-
-    def curve(self) -> VerifyCurve:
-        """T(n) / T(1) from medians."""
-        return VerifyCurve.from_times({n: median(times) for n, times in self.target.items()})
-
-    def spread(self) -> float:
-        """Half the distance between the quartiles over the median, the largest of all lengths."""
-        return max(_relative_spread(times) for times in self.target.values())
+    batch: int = 1
+    draft_pairs: Times = ()
 
 
 @dataclass(frozen=True)
@@ -59,78 +57,132 @@ class Outside:
 class Costs:
     """Everything a round's time is made of."""
 
-    passes: PassTimes
+    visits: tuple[PassTimes, ...]
     outside: Outside = field(default=Outside())
 
     @property
+    def context(self) -> int:
+        return self.visits[0].context
+
+    @property
+    def batch(self) -> int:
+        return self.visits[0].batch
+
+    @property
+    def times(self) -> dict[int, Times]:
+        """Tokens in a pass -> seconds of every repeat of every visit."""
+        return {n: tuple(t for visit in self.visits for t in visit.target[n]) for n in self.visits[0].target}
+
+    def curve(self) -> VerifyCurve:
+        """T(n) / T(1): the mean over visits of each visit's ratio of medians."""
+        ratios = [{n: median(t) / median(visit.target[1]) for n, t in visit.target.items()} for visit in self.visits]
+        return VerifyCurve.from_times({n: float(np.mean([r[n] for r in ratios])) for n in ratios[0]})
+
+    @property
     def target_step(self) -> float:
-        """Seconds of a target pass over one token."""
-        return median(self.passes.target[1])
+        """Seconds of a target pass over one token of every sequence."""
+        return float(np.mean([median(visit.target[1]) for visit in self.visits]))
 
     @property
     def draft_step(self) -> float:
-        return median(self.passes.draft) if self.passes.draft else 0.0
+        return self.cost_ratio * self.target_step
 
     @property
     def cost_ratio(self) -> float:
-        """Draft step over target step."""
-        return self.draft_step / self.target_step
+        """Draft step over target step, the mean over visits; 0 without a draft model."""
+        pairs = [(median(visit.draft), median(visit.target[1])) for visit in self.visits if visit.draft]
+        return float(np.mean([draft / target for draft, target in pairs])) if pairs else 0.0
+
+    @property
+    def catch_up(self) -> float:
+        """Seconds by which a draft pass over two tokens is dearer than one over one: what the first pass of a round costs more
+        after a round that kept all drafts. Where it was not timed it is taken to be dearer as the target's is."""
+        pairs = [median(v.draft_pairs) / median(v.draft) for v in self.visits if v.draft_pairs and v.draft]
+        ratio = float(np.mean(pairs)) if pairs else float(self.curve()(2)) if self.curve().tokens[-1] > 1 else 1.0
+        return self.draft_step * max(0.0, ratio - 1)
 
     def plain_seconds(self) -> float:
-        """A token of plain decoding."""
-        return self.target_step + self.outside.plain
+        """A token of plain decoding, of every sequence."""
+        return self.target_step + self.batch * self.outside.plain
 
-    def round_seconds(self, drafts: int) -> Any:
-        """A round with this many drafts, or one figure for each of several counts."""
+    def round_seconds(self, drafts: int, draft_passes: Any = None) -> Any:
+        """Seconds of a round with 0, 1, ... `drafts` drafted tokens, an array.
+
+        draft_passes: drafting passes of such a round, in draft steps; None: as many as tokens, which is a chain."""
         counts = np.arange(drafts + 1)
-        passes = self.target_step * self.passes.curve()(counts + 1)
-        outside = np.where(counts > 0, self.outside.fixed, self.outside.plain)
-        return passes + counts * (self.draft_step + self.outside.each) + outside
+        steps = counts if draft_passes is None else np.asarray(draft_passes)
+        passes = self.target_step * self.curve()(counts + 1)
+        outside = np.where(counts > 0, self.outside.fixed + counts * self.outside.each, self.outside.plain)
+        return passes + steps * self.draft_step + self.batch * outside
+
+    def drift(self) -> float:
+        """Standard deviation of the relative cost of a pass (over a single step) or a draft step from one visit to another,
+        pooled over all of them; 0 when there was one visit."""
+        rows = [[median(t) / median(v.target[1]) for n, t in v.target.items() if n > 1] for v in self.visits]
+        rows = [
+            row + ([median(v.draft) / median(v.target[1])] if v.draft else []) for row, v in zip(rows, self.visits, strict=True)
+        ]
+        if len(rows) < 2 or not rows[0]:
+            return 0.0
+        logs = np.log(np.asarray(rows))
+        return float(np.sqrt(logs.var(axis=0, ddof=1).mean()))
+
+    def spread(self) -> float:
+        """Half the distance between the quartiles over the median within a visit, the largest of all lengths and visits."""
+        return max(_relative_spread(times) for visit in self.visits for times in visit.target.values())
 
 
-def time_passes(
-    target: LanguageModel,
-    context: Sequence[int],
-    longest: int,
-    draft: LanguageModel | None = None,
-    *,
-    repeats: int = REPEATS,
-    clock: Clock = perf_counter,
-    tell: Callable[[int], None] = lambda done: None,
-) -> PassTimes:
-    """Time passes of up to `longest` tokens after `context`, and single steps of the draft model in between."""
-    lengths = [n for n in LENGTHS if n <= longest]
-    lengths += [longest] if longest not in lengths else []
-    times: dict[int, list[float]] = {n: [] for n in lengths}
-    steps: list[float] = []
-    sessions = [_opened(model, context) for model in (target, draft) if model is not None]
-    try:
-        for repeat in range(repeats + 1):
-            for n in lengths:
-                if draft is not None:
-                    steps.append(_timed(sessions[1], context, 1, clock))
-                times[n].append(_timed(sessions[0], context, n, clock))
-            tell(repeat)
-    finally:
-        for session in sessions:
+class PassTimer:
+    """Sessions of both models after `context`, kept open between visits. longest: tokens in the longest pass.
+
+    Sequences of a batch hold the same context; clock: seconds."""
+
+    def __init__(
+        self,
+        target: LanguageModel,
+        context: Sequence[int],
+        longest: int,
+        draft: LanguageModel | None = None,
+        *,
+        batch: int = 1,
+        clock: Clock = perf_counter,
+    ) -> None:
+        self.context, self.batch, self._clock = tuple(context), batch, clock
+        self.lengths = sorted({n for n in LENGTHS if n <= longest} | {longest})
+        models = [model for model in (target, draft) if model is not None]
+        self._sessions = [[model.open() for _ in range(batch)] for model in models]
+        for model, sessions in zip(models, self._sessions, strict=True):
+            rows = (len(self.context) - 1,)
+            model.extend_many([Step(session, self.context, rows=rows) for session in sessions])
+
+    def visit(self, repeats: int = REPEATS) -> PassTimes:
+        """Every length in turn, `repeats` times after one turn that warms up; single draft steps in between."""
+        times: dict[int, list[float]] = {n: [] for n in self.lengths}
+        steps: dict[int, list[float]] = {1: [], 2: []}
+        for _ in range(repeats + 1):
+            for place, n in enumerate(self.lengths):
+                if len(self._sessions) > 1:
+                    width = 1 + place % 2
+                    steps[width].append(self._timed(self._sessions[1], width))
+                times[n].append(self._timed(self._sessions[0], n))
+        kept = {n: tuple(t[1:]) for n, t in times.items()}
+        single, double = (tuple(t[len(t) // (repeats + 1) :]) for t in steps.values())
+        return PassTimes(len(self.context), kept, single, self.batch, double)
+
+    def close(self) -> None:
+        """Free the sessions."""
+        for session in (s for sessions in self._sessions for s in sessions):
             session.close()
-    warm = len(lengths)  # the first repeat warms up
-    return PassTimes(len(context), {n: tuple(t[1:]) for n, t in times.items()}, tuple(steps[warm:]))
 
-
-def _opened(model: LanguageModel, context: Sequence[int]) -> Session:
-    session = model.open()
-    model.extend_many([Step(session, tuple(context), rows=(len(context) - 1,))])
-    return session
-
-
-def _timed(session: Session, context: Sequence[int], n: int, clock: Clock) -> float:
-    tokens = tuple(context[i % len(context)] for i in range(n))
-    session.rollback(len(context))
-    began = clock()
-    session.model.extend_many([Step(session, tokens)])
-    _wait(session.model)
-    return clock() - began
+    def _timed(self, sessions: Sequence[Session], n: int) -> float:
+        tokens = tuple(self.context[i % len(self.context)] for i in range(n))
+        for session in sessions:
+            session.rollback(len(self.context))
+        model = sessions[0].model
+        began = self._clock()
+        model.extend_many([Step(session, tokens) for session in sessions])
+        _wait(model)
+        return self._clock() - began
 
 
 def _wait(model: Any) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from draftproof.core.tree import tree_text
 from draftproof.decode.record import params_as_dict
 from draftproof.plan.advice import headline, notes, speculative_config
 from draftproof.plan.plan import Foretold, Plan, choice_as_dict
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     Column("drafter", "drafter"),
-    Column("drafts", "num_speculative_tokens", "d"),
+    Column("drafts", "drafts"),
     Column("alpha", "alpha", ".2f"),
     Column("tokens\n/round", "tokens_per_round", ".2f"),
     Column("speedup", "speedup"),
@@ -44,7 +45,7 @@ def document(plan: Plan, provenance: Mapping[str, Any]) -> dict[str, Any]:
         "verify_ratio": _curve(leading),
         "choices": [choice_as_dict(choice) for choice in plan.choices],
         "best": None if plan.best is None else choice_as_dict(plan.best),
-        "speculative_config": None if plan.best is None else speculative_config(config, top.num_speculative_tokens),
+        "speculative_config": None if plan.best is None else speculative_config(config, top),
         "drafters": [drafter_as_dict(drafter) for drafter in plan.drafters],
         "prompts": [
             {"workload": p.item.workload, "where": p.item.where, "num_tokens": len(t.prompt), "answer_tokens": len(t.answer)}
@@ -57,7 +58,7 @@ def document(plan: Plan, provenance: Mapping[str, Any]) -> dict[str, Any]:
 
 def drafter_as_dict(drafter: Foretold) -> dict[str, Any]:
     """One drafter: acceptance, costs, and the overlaps themselves."""
-    passes, outside = drafter.costs.passes, drafter.costs.outside
+    costs, outside = drafter.costs, drafter.costs.outside
     return {
         "drafter": drafter.candidate.name,
         "method": drafter.candidate.config.method,
@@ -68,28 +69,31 @@ def drafter_as_dict(drafter: Foretold) -> dict[str, Any]:
         "share_of_positions_with_draft": drafter.share_drafted,
         "cost_ratio": drafter.costs.cost_ratio,
         "verify_ratio": _curve(drafter),
-        "context": passes.context,
+        "context": costs.context,
+        "batch": costs.batch,
         "target_step_ms": 1000 * drafter.costs.target_step,
         "draft_step_ms": 1000 * drafter.costs.draft_step,
         "outside_ms": {"fixed": 1000 * outside.fixed, "each_draft": 1000 * outside.each, "plain": 1000 * outside.plain},
-        "spread": passes.spread(),
-        "pass_seconds": {str(n): list(times) for n, times in passes.target.items()},
+        "spread": costs.spread(),
+        "drift": costs.drift(),
+        "pass_seconds": {str(n): list(times) for n, times in costs.times.items()},
         "overlaps": [[round(float(x), 6) if np.isfinite(x) else None for x in t.overlaps] for t in drafter.traces],
     }
 
 
 def _curve(drafter: Foretold) -> dict[str, float]:
     """T(n) / T(1) for every n up to the longest measured."""
-    curve = drafter.costs.passes.curve()
+    curve = drafter.costs.curve()
     return {str(n): float(curve(n)) for n in range(1, curve.tokens[-1] + 1)}
 
 
 def plan_result(data: Mapping[str, Any]) -> Result:
-    """The table: for every drafter its three best lengths, the best marked; notes under it; the speedup figure."""
+    """The table: each drafter's three best lengths and its trees, the best marked; notes under it; the speedup figure."""
     rows: list[dict[str, Any]] = []
     alphas = {d["drafter"]: d["alpha"]["mean"] for d in data["drafters"]}
     for name, alpha in alphas.items():
-        mine = [c for c in data["choices"] if c["drafter"] == name][:3]
+        own = [c for c in data["choices"] if c["drafter"] == name]
+        mine = [c for c in own if c.get("tree") is None][:3] + [c for c in own if c.get("tree") is not None]
         rows += [_row(choice, alpha, data["best"]) for choice in sorted(mine, key=lambda c: c["num_speculative_tokens"])]
     return Result("plan", data["headline"], COLUMNS, rows, data["notes"], speedup_drawer(data))
 
@@ -98,7 +102,7 @@ def _row(choice: Mapping[str, Any], alpha: float, best: Mapping[str, Any] | None
     speed = choice["speedup"]
     return {
         "drafter": _shortened(choice["drafter"]),
-        "num_speculative_tokens": choice["num_speculative_tokens"],
+        "drafts": choice["num_speculative_tokens"] if choice.get("tree") is None else f"tree {tree_text(choice['tree'])}",
         "alpha": alpha,
         "tokens_per_round": choice["tokens_per_round"],
         "speedup": f"{speed['point']:.2f} ({speed['low']:.2f}-{speed['high']:.2f})",
@@ -143,18 +147,26 @@ def sections(data: Mapping[str, Any]) -> Sequence[Result]:
 def speedup_drawer(data: Mapping[str, Any]) -> Any:
     """Speedup against draft length, a line a drafter, with the break-even line."""
 
+    trees = any(c.get("tree") is not None for c in data["choices"])
+
     def draw(figure: Figure) -> None:
+        from matplotlib.ticker import MaxNLocator
+
         axes = figure.subplots()
         for color, drafter in zip(COLORS, data["drafters"], strict=False):
             mine = sorted(
-                (c for c in data["choices"] if c["drafter"] == drafter["drafter"]), key=lambda c: c["num_speculative_tokens"]
+                (c for c in data["choices"] if c["drafter"] == drafter["drafter"] and c.get("tree") is None),
+                key=lambda c: c["num_speculative_tokens"],
             )
             lengths, speeds = [c["num_speculative_tokens"] for c in mine], [c["speedup"] for c in mine]
             axes.plot(lengths, [s["point"] for s in speeds], "o-", color=color, label=_shortened(drafter["drafter"]))
             axes.fill_between(lengths, [s["low"] for s in speeds], [s["high"] for s in speeds], color=color, alpha=0.15)
             axes.plot(lengths, [c["iid_speedup"] for c in mine], ":", color=color, linewidth=1.4)
+            for tree in (c for c in data["choices"] if c["drafter"] == drafter["drafter"] and c.get("tree") is not None):
+                axes.plot([tree["num_speculative_tokens"]], [tree["speedup"]["point"]], "^", color=color, markersize=10)
         axes.axhline(1, color=BLACK, linestyle="--", linewidth=1.4)
-        axes.set_xlabel("drafts a round")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.set_xlabel("drafts a round (triangles: levels of a tree)" if trees else "drafts a round")
         axes.set_ylabel("speedup (dashed: break even, dotted: i.i.d.)")
         axes.set_ylim(bottom=0)
         axes.legend()

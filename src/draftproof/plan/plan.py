@@ -11,33 +11,21 @@ import numpy as np
 from draftproof.bench.bootstrap import Interval, percentiles, resampled
 from draftproof.bench.workload import Encoded
 from draftproof.core.params import SamplingParams
-from draftproof.decode.config import SpeculativeConfig
-from draftproof.decode.decoder import SpeculativeDecoder
 from draftproof.errors import UsageError
 from draftproof.models.protocol import LanguageModel
 from draftproof.plan.answers import write_answers
-from draftproof.plan.costs import Costs, time_outside, time_passes
-from draftproof.plan.forcing import Text, force
+from draftproof.plan.candidate import Candidate, Readings, tried_costs
+from draftproof.plan.costs import REPEATS, VISITS, Costs, PassTimer
+from draftproof.plan.forcing import Text
 from draftproof.plan.predict import Choice, predict
-from draftproof.plan.replay import replay
-from draftproof.plan.rounds import Trace, autocorrelation, trace_of_coins
+from draftproof.plan.rounds import Trace, autocorrelation
 
 LENGTHS = (1, 2, 3, 4, 5, 6, 8, 12)
 LONGEST_CONTEXT = 1024
 """Passes are timed at the median length of prompt and half the answer, at most this many tokens."""
+ANSWERS = 2
+"""Answers a prompt when the target samples: texts of one prompt differ, and the interval has to know by how much."""
 Progress = Callable[[str, int, int], None]
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A drafter to plan with: its config, and the draft model's loaded weights where it has one."""
-
-    config: SpeculativeConfig
-    draft: LanguageModel | None = None
-
-    @property
-    def name(self) -> str:
-        return f"{self.config.method} {self.config.model}" if self.config.model else self.config.method
 
 
 @dataclass(frozen=True)
@@ -58,12 +46,14 @@ class Foretold:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything foretold, and what it was foretold from."""
+    """Everything foretold, and what it was foretold from. prompts: one entry a text, so a prompt with two answers is there
+    twice."""
 
     prompts: tuple[Encoded, ...]
     texts: tuple[Text, ...]
     params: SamplingParams
     drafters: tuple[Foretold, ...]
+    batch: int = 1
 
     @property
     def choices(self) -> list[Choice]:
@@ -89,116 +79,121 @@ def make_plan(
     lengths: Sequence[int] = LENGTHS,
     *,
     progress: Progress = lambda what, done, total: None,
-    repeats: int = 7,
+    batch: int = 1,
+    answers: int | None = None,
 ) -> Plan:
-    """Write or take the answers, read them with every drafter, time the machine, foretell.
+    """Write or take the answers, read them with every drafter, time the machine in between, foretell.
 
-    UsageError: no candidate, no prompt, a length below 1, or prompts that leave nothing to predict."""
+    lengths: of chains; a candidate with a tree has the tree's depth. batch: sequences decoded together. answers: of each
+    prompt, by default 1 when greedy and ANSWERS when sampled. UsageError: no candidate, no prompt, a length below 1, a drafter
+    or rule that cannot be foretold, or prompts that leave nothing to predict."""
+    _check(candidates, prompts, lengths, batch)
+    for candidate in candidates:
+        candidate.check(target, params)
+    each = answers or (1 if params.temperature == 0 else ANSWERS)
+    lengths, longest = sorted(set(lengths)), max(lengths)
+    timers = _timers(target, candidates, prompts, params, longest, batch)
+    total = VISITS * len(timers)
+
+    def visit(number: int) -> None:
+        for place, (timer, candidate) in enumerate(zip(timers, candidates, strict=True)):
+            progress(f"timing passes, {candidate.name}", number * len(timers) + place, total)
+            found[place].append(timer.visit(REPEATS))
+
+    found: list[list[Any]] = [[] for _ in timers]
+    try:
+        visit(0)
+        repeated, texts = _texts(target, prompts, params, each, progress)
+        visit(1)
+        readings = [candidate.read(target, texts, params, longest, progress) for candidate in candidates]
+        visit(2)
+    finally:
+        for timer in timers:
+            timer.close()
+    drafters = []
+    for candidate, mine, visits in zip(candidates, readings, found, strict=True):
+        progress(f"timing rounds, {candidate.name}", total, total)
+        costs = tried_costs(candidate, target, tuple(visits), _nearest(texts, visits[0].context), params, longest)
+        drafters.append(_foretell(candidate, mine, costs, repeated, lengths))
+    return Plan(tuple(repeated), tuple(texts), params, tuple(drafters), batch)
+
+
+def _check(candidates: Sequence[Candidate], prompts: Sequence[Encoded], lengths: Sequence[int], batch: int) -> None:
     if not candidates or not prompts:
         raise UsageError("a plan needs at least one drafter and one prompt")
     if not lengths or min(lengths) < 1 or max(lengths) > 32:
         raise UsageError(f"draft lengths go from 1 to 32, got {list(lengths)}")
-    texts = _texts(target, prompts, params, progress)
-    longest = max(lengths)
-    drafters = []
+    if not 1 <= batch <= 256:
+        raise UsageError(f"batch is {batch}; allowed: 1 to 256 sequences")
+
+
+def _timers(
+    target: LanguageModel,
+    candidates: Sequence[Candidate],
+    prompts: Sequence[Encoded],
+    params: SamplingParams,
+    longest: int,
+    batch: int,
+) -> list[PassTimer]:
+    """Passes are timed at the median context: a prompt and half its answer, which need not be known for that."""
+    half = [(len(p.answer_ids) or params.max_tokens or 2) // 2 for p in prompts]
+    length = min(int(np.median([len(p.ids) + h for p, h in zip(prompts, half, strict=True)])), LONGEST_CONTEXT)
+    ids = [token for p in prompts for token in p.ids]
+    context = [ids[i % len(ids)] for i in range(length)]
+    timers = []
     for candidate in candidates:
-        traces = traces_of(candidate, target, texts, params, longest, progress)
-        costs = costs_of(candidate, target, texts, params, longest, progress, repeats)
-        drafters.append(_foretell(candidate, traces, costs, prompts, sorted(set(lengths))))
-    return Plan(tuple(prompts), tuple(texts), params, tuple(drafters))
+        most = max(longest, candidate.most_nodes) + 1
+        most = most if target.max_length is None else min(most, target.max_length - length)
+        timers.append(PassTimer(target, context, most, candidate.draft, batch=batch))
+    return timers
 
 
-def _texts(target: LanguageModel, prompts: Sequence[Encoded], params: SamplingParams, progress: Progress) -> list[Text]:
-    """Given answers where there are some, the target's own elsewhere. An answer of one token tells nothing."""
-    missing = [p.ids for p in prompts if not p.answer_ids]
+def _nearest(texts: Sequence[Text], context: int) -> Text:
+    return min(texts, key=lambda text: abs(len(text.prompt) + len(text.answer) // 2 - context))
+
+
+def _texts(
+    target: LanguageModel, prompts: Sequence[Encoded], params: SamplingParams, each: int, progress: Progress
+) -> tuple[list[Encoded], list[Text]]:
+    """Given answers where there are some, `each` of the target's own elsewhere, with the prompt of every text. An answer of one
+    token tells nothing."""
+    repeated = [p for p in prompts for _ in range(1 if p.answer_ids else each)]
+    missing = [p.ids for p in repeated if not p.answer_ids]
     written = iter(
         write_answers(target, missing, params, lambda done: progress("the target writes answers", done, len(missing)))
         if missing
         else ()
     )
-    texts = [Text(p.ids, p.answer_ids, own=False) if p.answer_ids else next(written) for p in prompts]
+    texts = [Text(p.ids, p.answer_ids, own=False) if p.answer_ids else next(written) for p in repeated]
     if max(len(text.answer) for text in texts) < 2:
         raise UsageError("every answer ends with its first token, so there is nothing to speculate on; give other prompts")
-    return texts
-
-
-def traces_of(
-    candidate: Candidate,
-    target: LanguageModel,
-    texts: Sequence[Text],
-    params: SamplingParams,
-    longest: int,
-    progress: Progress,
-) -> list[Trace]:
-    """One trace a text: by teacher forcing for a draft model, by replay for a drafter without one.
-
-    On a given answer the coins of its tokens say nothing about what the target would emit; overlaps stand in for them."""
-    if candidate.draft is not None:
-        forced = force(
-            target, candidate.draft, texts, params, lambda done: progress(f"{candidate.name} reads", done, len(texts))
-        )
-        pairs = zip(forced, texts, strict=True)
-        return [trace_of_coins(f.coins if text.own else f.overlaps, f.overlaps, longest) for f, text in pairs]
-    drafter = SpeculativeDecoder(None, target, getattr(target, "tokenizer", None), speculative_config=candidate.config).drafter
-    assert drafter is not None
-    traces = []
-    for number, text in enumerate(texts):
-        progress(f"{candidate.name} is replayed", number, len(texts))
-        traces.append(replay(drafter, target, text, params, longest))
-    return traces
-
-
-def costs_of(
-    candidate: Candidate,
-    target: LanguageModel,
-    texts: Sequence[Text],
-    params: SamplingParams,
-    longest: int,
-    progress: Progress,
-    repeats: int,
-) -> Costs:
-    """Passes at the median context of these texts, and the loop around them on the text nearest to it."""
-    middle = [len(text.prompt) + len(text.answer) // 2 for text in texts]
-    nearest = texts[int(np.argmin(np.abs(np.asarray(middle) - np.median(middle))))]
-    context = (*nearest.prompt, *nearest.answer)[: min(len(nearest.prompt) + len(nearest.answer) // 2, LONGEST_CONTEXT)]
-    most = longest + 1 if target.max_length is None else min(longest + 1, target.max_length - len(context))
-    passes = time_passes(
-        target,
-        context,
-        most,
-        candidate.draft,
-        repeats=repeats,
-        tell=lambda done: progress(f"timing passes with {candidate.name}", done, repeats + 1),
-    )
-    decoder = SpeculativeDecoder(
-        candidate.draft, target, getattr(target, "tokenizer", None), speculative_config=candidate.config
-    )
-    progress(f"timing rounds with {candidate.name}", repeats, repeats + 1)
-    few = sorted({1, max(1, longest // 2), longest})
-    return Costs(passes, time_outside(decoder, nearest.prompt, params, few))
+    return repeated, texts
 
 
 def _foretell(
-    candidate: Candidate, traces: Sequence[Trace], costs: Costs, prompts: Sequence[Encoded], lengths: Sequence[int]
+    candidate: Candidate, readings: Readings, costs: Costs, prompts: Sequence[Encoded], lengths: Sequence[int]
 ) -> Foretold:
-    alpha = mean_overlap(traces)
+    numbers = [next(i for i, other in enumerate(prompts) if other is p) for p in prompts]
+    recorded = readings.recorded(lengths, numbers, costs)
+    first = recorded[-1 if candidate.config.shape else len(lengths) - 1][1].traces
+    alpha = mean_overlap(first)
     by_workload = {
-        name: _mean(np.concatenate([t.overlaps for t, p in zip(traces, prompts, strict=True) if p.item.workload == name]))
+        name: _mean(np.concatenate([t.overlaps for t, p in zip(first, prompts, strict=True) if p.item.workload == name]))
         for name in dict.fromkeys(p.item.workload for p in prompts)
     }
-    everything = np.concatenate([t.overlaps for t in traces])
-    correlations = [c for t in traces if (c := autocorrelation(t.overlaps)) is not None]
-    choices = [predict(candidate.config.method, candidate.name, traces, k, costs, alpha.point) for k in lengths]
+    everything = np.concatenate([t.overlaps for t in first])
+    correlations = [c for t in first if (c := autocorrelation(t.overlaps)) is not None]
+    method, name = candidate.config.method, candidate.name
     return Foretold(
         candidate,
-        tuple(traces),
+        tuple(first),
         costs,
         alpha,
-        by_position=tuple(_mean(part) for part in _eighths(traces)),
+        by_position=tuple(_mean(part) for part in _eighths(first)),
         by_workload=by_workload,
         autocorrelation=float(np.mean(correlations)) if correlations else None,
         share_drafted=float(np.mean(np.isfinite(everything))),
-        choices=tuple(choices),
+        choices=tuple(predict(method, name, one, k, costs, alpha.point) for k, one in recorded),
     )
 
 

@@ -1,97 +1,145 @@
-"""Tokens per round and speedup of one drafter at one draft length, from traces and costs, with an interval."""
+"""Tokens per round and speedup of one drafter at one draft length, from traces and costs, with two intervals.
+
+`speedup` is what one more run on these very prompts may show, nominally 90% of the time: another text of the same prompts where
+texts are sampled, and a machine that has drifted as much as it did between the visits of the timing. `other_prompts` is for as
+many other prompts of the kind: prompts resampled as well.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from draftproof.bench.bootstrap import RESAMPLES, SEED, Interval, percentiles, resampled
+from draftproof.bench.bootstrap import RESAMPLES, SEED, Interval, percentiles
 from draftproof.core.formulas import expected_speedup
+from draftproof.core.tree import tree_text
 from draftproof.plan.costs import Costs
 from draftproof.plan.rounds import Expected, Trace, expect, play
 
 PLAYS = 24
-"""Runs by chance a prompt, from which resampling draws."""
+"""Runs by chance a text, from which resampling draws."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A drafter with a draft length. speedup: plain time per token over speculative, after the first round; its interval is
-    for one run on as many prompts as these. iid_speedup: the textbook formula at the mean overlap, same costs."""
+    """A drafter with a draft length. speedup: plain time per token over speculative, after the first round. iid_speedup: the
+    textbook formula at the mean overlap, same costs. tree: the shape's parents, None for a chain."""
 
     method: str
     drafter: str
     num_speculative_tokens: int
     tokens_per_round: float
     speedup: Interval
+    other_prompts: Mapping[str, float]
     iid_speedup: float
-    shares: dict[str, float]
+    shares: Mapping[str, float]
+    tree: tuple[int, ...] | None = None
+
+    @property
+    def num_nodes(self) -> int:
+        """Drafted tokens of a full round."""
+        return self.num_speculative_tokens if self.tree is None else len(self.tree)
+
+    @property
+    def shape(self) -> str:
+        """`4 drafts`, `tree 2,2,1` (children per level) or, where levels are uneven, `tree of 9, 4 levels`."""
+        return f"{self.num_speculative_tokens} drafts" if self.tree is None else f"tree {tree_text(self.tree)}"
 
 
-def predict(method: str, drafter: str, traces: Sequence[Trace], k: int, costs: Costs, alpha: float) -> Choice:
-    """Foretell k drafts a round. alpha: the mean overlap, for the formula."""
-    expected = [expect(trace, k) for trace in traces]
+@dataclass(frozen=True)
+class Recorded:
+    """Traces of one drafter. prompts: the number of each trace's prompt; several answers of one have the same. draft_passes:
+    drafting passes of a round with 0, 1, ... drafted tokens, None for a chain."""
+
+    traces: Sequence[Trace]
+    prompts: Sequence[int]
+    draft_passes: Any = None
+    tree: tuple[int, ...] | None = None
+
+
+def predict(method: str, drafter: str, recorded: Recorded, k: int, costs: Costs, alpha: float) -> Choice:
+    """Foretell k drafts (for a tree: levels) a round. alpha: the mean overlap, for the formula."""
+    expected = [expect(trace, k) for trace in recorded.traces]
     rounds = sum(e.num_rounds for e in expected)
-    point = speedup(expected, costs)
-    low, high = _interval(traces, k, costs)
-    iid = float(expected_speedup(alpha, k, costs.cost_ratio, float(costs.passes.curve()(k + 1))))
-    shares = round_shares(expected, costs)
+    point = speedup(expected, costs, recorded.draft_passes)
+    here, elsewhere = _intervals(recorded, k, costs)
+    iid = float(expected_speedup(alpha, k, costs.cost_ratio, float(costs.curve()(k + 1))))
+    shares = round_shares(expected, costs, recorded.draft_passes)
     tokens = sum(e.num_tokens for e in expected) / rounds
-    return Choice(method, drafter, k, tokens, Interval(point, min(low, point), max(high, point)), iid, shares)
+    interval = Interval(point, min(here[0], point), max(here[1], point))
+    others = {"low": min(elsewhere[0], point), "high": max(elsewhere[1], point)}
+    return Choice(method, drafter, k, tokens, interval, others, iid, shares, recorded.tree)
 
 
-def speedup(expected: Sequence[Expected], costs: Costs) -> float:
+def speedup(expected: Sequence[Expected], costs: Costs, draft_passes: Any = None) -> float:
     """Plain seconds over speculative seconds for the tokens after every text's first round; 1 when there are none."""
     tokens = sum(e.num_tokens - e.first_tokens for e in expected)
-    by_drafts = np.sum([e.by_drafts for e in expected], axis=0)
-    seconds = float(by_drafts @ costs.round_seconds(len(by_drafts) - 1))
+    seconds = sum(_seconds(e, costs, draft_passes) for e in expected)
     return tokens * costs.plain_seconds() / seconds if seconds > 0 else 1.0
 
 
-def _interval(traces: Sequence[Trace], k: int, costs: Costs) -> tuple[float, float]:
-    """Percentiles over resampled prompts, each with one of its runs by chance, and resampled timings."""
+def _seconds(run: Expected, costs: Costs, draft_passes: Any) -> float:
+    return float(run.by_drafts @ _round_seconds(costs, len(run.by_drafts), draft_passes)) + costs.catch_up * run.catch_ups
+
+
+def _round_seconds(costs: Costs, count: int, draft_passes: Any) -> Any:
+    return costs.round_seconds(count - 1, None if draft_passes is None else np.asarray(draft_passes)[:count])
+
+
+def _intervals(recorded: Recorded, k: int, costs: Costs) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Percentiles of runs on these prompts, and of runs on as many others.
+
+    A run takes one text of each prompt and plays it; its machine differs from the timings by their drift, once for the visits'
+    own mean and once for the run."""
     rng = np.random.default_rng(SEED)
-    plays = [[play(trace, k, rng) for _ in range(PLAYS)] for trace in traces]
+    groups = [np.flatnonzero(np.asarray(recorded.prompts) == p) for p in dict.fromkeys(recorded.prompts)]
+    plays = [[play(trace, k, rng) for _ in range(PLAYS)] for trace in recorded.traces]
     tokens = np.array([[p.num_tokens - p.first_tokens for p in runs] for runs in plays])
-    by_drafts = np.array([[p.by_drafts for p in runs] for runs in plays])
-    prompts = resampled(len(traces))
-    runs = rng.integers(PLAYS, size=prompts.shape)
-    seconds, plain = _resampled_costs(costs, k, rng)
-    spent = (by_drafts[prompts, runs].sum(axis=1) * seconds).sum(axis=1)
-    gained = tokens[prompts, runs].sum(axis=1) * plain
+    seconds = np.array([[_seconds(p, costs, recorded.draft_passes) for p in runs] for runs in plays])
+    seconds = _widened(seconds, groups)
+    machine = np.exp(costs.drift() * np.sqrt(1 + 1 / len(costs.visits)) * rng.standard_normal(RESAMPLES))
+    here = np.stack([rng.choice(group, RESAMPLES) for group in groups], axis=1)
+    picks = rng.integers(len(groups), size=here.shape)
+    elsewhere = np.take_along_axis(here, picks, axis=1)
+    plain = costs.plain_seconds()
+    found = [_percentiles(tokens, seconds, which, rng, machine, plain) for which in (here, elsewhere)]
+    return found[0], found[1]
+
+
+def _widened(seconds: Any, groups: Sequence[Any]) -> Any:
+    """Seconds [texts, plays] with the texts of a prompt further apart: S of them spread less about their mean than a new one
+    will, in variance by (S - 1) to (S + 1)."""
+    wider = seconds.copy()
+    for group in groups:
+        if len(group) > 1:
+            means = seconds[group].mean(axis=1)
+            factor = ((len(group) + 1) / (len(group) - 1)) ** 0.5 - 1
+            wider[group] += (factor * (means - means.mean()))[:, None]
+    return np.maximum(wider, 0.05 * seconds)
+
+
+def _percentiles(
+    tokens: Any, seconds: Any, texts: Any, rng: np.random.Generator, machine: Any, plain: float
+) -> tuple[float, float]:
+    """texts: [RESAMPLES, prompts], which text stands for each prompt."""
+    runs = rng.integers(PLAYS, size=texts.shape)
+    spent, gained = seconds[texts, runs].sum(axis=1), tokens[texts, runs].sum(axis=1) * plain
     kept = spent > 0
-    return percentiles(gained[kept] / spent[kept]) if kept.any() else (1.0, 1.0)
+    return percentiles(machine[kept] * gained[kept] / spent[kept]) if kept.any() else (1.0, 1.0)
 
 
-def _resampled_costs(costs: Costs, k: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Round seconds [RESAMPLES, k + 1] and plain seconds [RESAMPLES], the medians of resampled repeats."""
-    base, curve = costs.round_seconds(k), costs.passes.curve()
-    target = costs.target_step
-    lengths = np.array(curve.tokens)
-    errors = np.stack([_medians(costs.passes.target[int(n)], rng) / np.median(costs.passes.target[int(n)]) for n in lengths])
-    at = np.searchsorted(lengths, np.arange(k + 1) + 1).clip(max=len(lengths) - 1)
-    passes = target * curve(np.arange(k + 1) + 1)
-    seconds = base + passes * (errors[at].T - 1)
-    if costs.passes.draft:
-        draft_error = _medians(costs.passes.draft, rng) / costs.draft_step - 1
-        seconds = seconds + draft_error[:, None] * np.arange(k + 1) * costs.draft_step
-    return seconds, costs.plain_seconds() + target * (errors[0] - 1)
-
-
-def _medians(times: Sequence[float], rng: np.random.Generator) -> np.ndarray:
-    array = np.asarray(times)
-    return np.median(array[rng.integers(len(array), size=(RESAMPLES, len(array)))], axis=1)
-
-
-def round_shares(expected: Sequence[Expected], costs: Costs) -> dict[str, float]:
+def round_shares(expected: Sequence[Expected], costs: Costs, draft_passes: Any = None) -> dict[str, float]:
     """Of an average round after the first, in units of a target step: draft, verify beyond one token, outside forwards."""
     by_drafts = np.sum([e.by_drafts for e in expected], axis=0)
     if by_drafts.sum() == 0:
         return {"draft": 0.0, "verify": 0.0, "outside": 0.0}
     weights, counts = by_drafts / by_drafts.sum(), np.arange(len(by_drafts))
-    verify = float(weights @ costs.passes.curve()(counts + 1)) - 1
-    draft = float(weights @ counts) * costs.cost_ratio
-    whole = float(weights @ costs.round_seconds(len(by_drafts) - 1)) / costs.target_step
+    steps = counts if draft_passes is None else np.asarray(draft_passes)[: len(by_drafts)]
+    verify = float(weights @ costs.curve()(counts + 1)) - 1
+    catching = costs.catch_up * sum(e.catch_ups for e in expected) / by_drafts.sum() / costs.target_step
+    draft = float(weights @ steps) * costs.cost_ratio + catching
+    whole = float(weights @ _round_seconds(costs, len(by_drafts), draft_passes)) / costs.target_step + catching
     return {"draft": draft, "verify": verify, "outside": whole - 1 - verify - draft}

@@ -18,8 +18,12 @@ from draftproof.plan.forcing import Text
 from draftproof.plan.rounds import Trace
 
 
-def replay(drafter: Drafter, target: LanguageModel, text: Text, params: SamplingParams, longest: int) -> Trace:
-    """Ask `drafter` at every position of the answer for up to `longest` drafts and see which are the text.
+def replay(
+    drafter: Drafter, target: LanguageModel, text: Text, params: SamplingParams, longest: int, max_nodes: int | None = None
+) -> Trace:
+    """Ask `drafter` at every position of the answer for drafts of up to `longest` levels and see which are the text.
+
+    max_nodes: most tokens of a draft, for trees; None is a chain.
 
     Given the text, a fixed guess is accepted exactly where it is the token: a chain up to its first miss, a tree along the
     branch that follows the text."""
@@ -28,26 +32,29 @@ def replay(drafter: Drafter, target: LanguageModel, text: Text, params: Sampling
     )
     session = drafter.open(Request(text.prompt, params, laws, target))
     n = len(text.answer)
-    accept, drafted, overlaps = np.zeros((n, longest)), np.zeros(n, dtype=np.int64), np.full(n, np.nan)
+    accept, drafted, nodes = np.zeros((n, longest)), np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
+    overlaps = np.full(n, np.nan)
     whole = [*text.prompt, *text.answer]
     try:
         for s in range(n):
             start = len(text.prompt) + s
-            draft = _propose(session, whole[:start], longest, target.vocab_size, params)
-            drafted[s] = len(draft)
+            draft = _propose(session, whole[:start], min(longest, n - 1 - s), target.vocab_size, params, max_nodes)
+            nodes[s], drafted[s] = len(draft), max((len(draft.nodes_to(node)) for node in range(len(draft))), default=0)
             hits = _hits(draft, text.answer[s:])
             accept[s, :hits] = 1.0
             overlaps[s] = float(hits > 0) if len(draft) else np.nan
             _tell(session, whole, start, first=s == 0)
     finally:
         session.close()
-    return Trace(accept, drafted, overlaps)
+    return Trace(accept, drafted, overlaps, nodes if drafter.trees else None)
 
 
-def _propose(session: DraftSession, context: Sequence[int], longest: int, vocab_size: int, params: SamplingParams) -> Draft:
+def _propose(
+    session: DraftSession, context: Sequence[int], longest: int, vocab_size: int, params: SamplingParams, max_nodes: int | None
+) -> Draft:
     chance = KeyedChance(stream_key(params.seed or 0, 0), len(context))
-    builder = DraftBuilder(chance, depth=longest, vocab_size=vocab_size)
-    proposal = session.propose(context, builder)
+    builder = DraftBuilder(chance, depth=longest, vocab_size=vocab_size, max_nodes=max_nodes)
+    proposal = session.propose(context, builder) if builder.room > 0 else None
     if proposal is not None:
         drive(proposal)
     return builder.build()

@@ -10,11 +10,14 @@ guess is the case of a one-hot draft law: the coin is 1 where the guess is the t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from draftproof.core.formulas import checked_length
+from draftproof.core.records import ROOT
+from draftproof.core.tree import TreeShape
 from draftproof.errors import UsageError
 
 Floats = NDArray[np.float64]
@@ -26,11 +29,13 @@ class Trace:
 
     accept: [n, K], the chance that draft i of a round that begins at token s is accepted once reached (entry [s, i] is about
     token s + i); 0 beyond what was drafted. drafted: [n], how many drafts a round at s has when K are asked for.
-    overlaps: [n], sum of min(target_law, draft_law) at each token; nan where nothing was drafted."""
+    overlaps: [n], sum of min(target_law, draft_law) at each token; nan where nothing was drafted. nodes: [n], tokens a round at
+    s has the target verify where drafts are trees of K levels (`drafted` are levels then); None for chains."""
 
     accept: Floats
     drafted: NDArray[np.int64]
     overlaps: Floats
+    nodes: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         n, _ = self.accept.shape
@@ -52,15 +57,57 @@ def trace_of_coins(coins: ArrayLike, overlaps: ArrayLike, longest: int) -> Trace
     return Trace(accept, np.full(len(chances), longest), np.asarray(overlaps, dtype=np.float64))
 
 
+def trace_of_ratios(ratios: ArrayLike, overlaps: ArrayLike, longest: int) -> Trace:
+    """The rule `block`: at least i drafts of a round are kept with the smallest running product of draft / target, at most 1.
+
+    ratios: draft over target at each token [n]."""
+    padded = np.append(np.asarray(ratios, dtype=np.float64), np.zeros(longest))
+    n = len(padded) - longest
+    runs = np.stack([padded[i : i + n] for i in range(longest)], axis=1)
+    kept = np.minimum(1.0, np.minimum.accumulate(np.cumprod(runs, axis=1), axis=1))
+    before = np.concatenate([np.ones((n, 1)), kept[:, :-1]], axis=1)
+    accept = np.where(before > 0, kept / np.where(before > 0, before, 1.0), 0.0)
+    return Trace(accept, np.full(n, longest), np.asarray(overlaps, dtype=np.float64))
+
+
+def trace_of_tree(places: Floats, overlaps: ArrayLike, shape: TreeShape) -> Trace:
+    """Drafts of one shape. places: [n, width], the chance that the b-th sibling under the text is accepted and is the token.
+
+    The accepted path is the text, but which node stands for it decides how many children it has: chances go down the tree."""
+    n, depth = len(places), shape.depth
+    padded = np.concatenate([places, np.zeros((depth, places.shape[1]))])
+    reached: dict[int, Floats] = {ROOT: np.ones(n)}
+    by_level = np.zeros((n, depth + 1))
+    by_level[:, 0] = 1.0
+    level_of = {node: level for level, nodes in enumerate(shape.levels, 1) for node in nodes}
+    for parent, children in shape.children.items():
+        for place, child in enumerate(children):
+            level = level_of[child]
+            reached[child] = reached[parent] * padded[level - 1 : level - 1 + n, place]
+            by_level[:, level] += reached[child]
+    before = by_level[:, :-1]
+    accept = np.where(before > 0, by_level[:, 1:] / np.where(before > 0, before, 1.0), 0.0)
+    room = np.minimum(depth, np.arange(n - 1, -1, -1))
+    sizes = np.array(level_sizes(shape))
+    return Trace(np.minimum(accept, 1.0), np.full(n, depth), np.asarray(overlaps, dtype=np.float64), sizes[room])
+
+
+def level_sizes(shape: TreeShape) -> list[int]:
+    """Nodes in the first 0, 1, ... levels of a shape."""
+    return [0, *accumulate(len(nodes) for nodes in shape.levels)]
+
+
 @dataclass(frozen=True)
 class Expected:
-    """Expected counts over one text. by_drafts: [k + 1], rounds with 0, 1, ... k drafts, the first round apart;
-    first_drafts: drafts of the first round, which reads the prompt; first_tokens: tokens it emits; num_tokens: all."""
+    """Expected counts over one text. by_drafts: rounds with 0, 1, ... drafted tokens, the first round apart;
+    first_drafts: drafts of the first round, which reads the prompt; first_tokens: tokens it emits; num_tokens: all.
+    catch_ups: rounds that draft after all drafts before were kept: a draft model has yet to read the last of those."""
 
     by_drafts: Floats
     first_drafts: int
     first_tokens: float
     num_tokens: int
+    catch_ups: float = 0.0
 
     @property
     def num_rounds(self) -> float:
@@ -75,31 +122,55 @@ class Expected:
 def expect(trace: Trace, k: int) -> Expected:
     """Exact expectation of the rounds with k drafts over the whole text; k at most `trace.longest`."""
     lengths, moves = _moves(trace, k)
-    n = len(lengths)
+    n, nodes = len(lengths), _nodes(trace, k, lengths)
     visits = np.zeros(n + 1)
     visits[0] = 1.0
+    catch_ups = 0.0
     for s in range(n):
         width = lengths[s] + 1
         visits[s + 1 : s + 1 + width] += visits[s] * moves[s, :width]
+        if _catches_up(lengths, s, width):
+            catch_ups += visits[s] * moves[s, width - 1]
     first_tokens = float(moves[0] @ np.arange(1, k + 2))
-    by_drafts = np.asarray(np.bincount(lengths[1:], weights=visits[1:n], minlength=k + 1), dtype=np.float64)
-    return Expected(by_drafts, int(lengths[0]), first_tokens, n)
+    by_drafts = np.asarray(np.bincount(nodes[1:], weights=visits[1:n], minlength=_most(trace, k) + 1), dtype=np.float64)
+    return Expected(by_drafts, int(nodes[0]), first_tokens, n, catch_ups)
 
 
 def play(trace: Trace, k: int, rng: np.random.Generator) -> Expected:
     """One run by chance instead of the expectation, for intervals that hold a single measured run."""
     lengths, moves = _moves(trace, k)
+    nodes = _nodes(trace, k, lengths)
     running = np.cumsum(moves, axis=1)
     coins = rng.random(len(lengths))
-    by_drafts, s, first_tokens = np.zeros(k + 1), 0, 0
+    by_drafts, s, first_tokens, catch_ups = np.zeros(_most(trace, k) + 1), 0, 0, 0
     while s < len(lengths):
         emitted = 1 + min(int(np.searchsorted(running[s], coins[s], side="right")), int(lengths[s]))
         if s == 0:
             first_tokens = emitted
         else:
-            by_drafts[lengths[s]] += 1
+            by_drafts[nodes[s]] += 1
+        catch_ups += emitted == lengths[s] + 1 and _catches_up(lengths, s, emitted)
         s += emitted
-    return Expected(by_drafts, int(lengths[0]), float(first_tokens), len(lengths))
+    return Expected(by_drafts, int(nodes[0]), float(first_tokens), len(lengths), float(catch_ups))
+
+
+def _catches_up(lengths: NDArray[np.int64], s: int, width: int) -> bool:
+    """Whether the round after one at s that emitted all `width` tokens it could drafts again."""
+    after = s + width
+    return width > 1 and after < len(lengths) and lengths[after] > 0
+
+
+def _nodes(trace: Trace, k: int, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Drafted tokens of a round at each token of the text [n]: as many as levels for a chain."""
+    if trace.nodes is None:
+        return lengths
+    if k != trace.longest:
+        raise UsageError(f"a tree of {trace.longest} levels was recorded; it cannot stand for {k}")
+    return trace.nodes
+
+
+def _most(trace: Trace, k: int) -> int:
+    return k if trace.nodes is None else int(trace.nodes.max(initial=0))
 
 
 def _moves(trace: Trace, k: int) -> tuple[NDArray[np.int64], Floats]:

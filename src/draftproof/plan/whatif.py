@@ -84,8 +84,10 @@ def _choice(alpha: float, k: int, cost: float, verify: float) -> dict[str, Any]:
         "num_speculative_tokens": k,
         "tokens_per_round": float(expected_tokens(alpha, k)),
         "speedup": {"point": speed, "low": speed, "high": speed},
+        "other_prompts": {"low": speed, "high": speed},
         "iid_speedup": speed,
         "shares": {"draft": k * cost, "verify": verify - 1, "outside": 0.0},
+        "tree": None,
     }
 
 

@@ -1,0 +1,241 @@
+"""A drafter to plan with: whether it can be foretold, its traces on given texts, and what its rounds cost beyond passes.
+
+Three kinds. A draft model reads the texts (`forcing.py`); a method that drafts from tokens alone is replayed over them, asked
+anew for every length and shape; anything else needs the target's own passes and is refused here: `bench` measures it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from draftproof.core.best_tree import best_tree
+from draftproof.core.params import SamplingParams
+from draftproof.core.tree import TreeShape
+from draftproof.decode.config import SpeculativeConfig
+from draftproof.decode.decoder import SpeculativeDecoder
+from draftproof.errors import UsageError
+from draftproof.models.protocol import LanguageModel
+from draftproof.plan.acceptance import Judge
+from draftproof.plan.costs import Costs, PassTimes, time_outside
+from draftproof.plan.forcing import Floats, Text, force
+from draftproof.plan.predict import Recorded
+from draftproof.plan.replay import replay
+from draftproof.plan.rounds import Trace, level_sizes, trace_of_coins, trace_of_ratios, trace_of_tree
+
+BEST = "best"
+BEST_WIDTH, BEST_DEPTH = 3, 8
+"""Most siblings and levels of the best tree that is looked for."""
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """config: as given; a tree in it takes the place of chains. draft: the draft model's loaded weights where it has one.
+    shapes: trees to foretell beside the chains, "2,2,1" or BEST for the best one by its recorded acceptance and the costs."""
+
+    config: SpeculativeConfig
+    draft: LanguageModel | None = None
+    shapes: tuple[str, ...] = ()
+
+    @cached_property
+    def name(self) -> str:
+        said = [self.config.method, self.config.model, self.config.rule_name]
+        options = [f"{key}={value}" for key, value in self.config.options.items()]
+        return " ".join(str(word) for word in (*said, *options) if word)
+
+    @property
+    def given_shapes(self) -> list[TreeShape]:
+        """All shapes but the best one, which is not known yet."""
+        own = [] if self.config.shape is None else [self.config.shape]
+        return own + [TreeShape.parse(shape) for shape in self.shapes if shape != BEST]
+
+    @property
+    def most_nodes(self) -> int:
+        """The longest draft of its shapes, in tokens."""
+        return max((len(shape) for shape in self.given_shapes), default=0)
+
+    def check(self, target: LanguageModel, params: SamplingParams) -> None:
+        """UsageError for what cannot be foretold, before any work."""
+        spec = self.config.spec
+        if spec.model != "draft" and not spec.replayable:
+            raise UsageError(
+                f"plan cannot foretell method {self.config.method!r}, whose drafts come out of the target's own passes: "
+                f"measure it with bench --arm {self.config.method}"
+            )
+        if (self.shapes or self.config.shape) and not (spec.trees and target.supports_trees):
+            who = target.name if spec.trees else f"method {self.config.method!r}"
+            raise UsageError(f"{who} takes no tree of a given shape: leave the tree out")
+        if self.config.shape and self.shapes:
+            raise UsageError("the configuration has a tree already: leave --tree out")
+        if max([self.most_nodes, *(shape.depth for shape in self.given_shapes)], default=0) > 32:
+            raise UsageError(f"a tree of {self.most_nodes} nodes is more than plan times; allowed: at most 32")
+        self.judges(target, params)
+
+    def decoder(self, target: LanguageModel, shape: TreeShape | None = None) -> SpeculativeDecoder:
+        """The decoder that would run it."""
+        config = self.config if shape is None else replace(self.config, tree=shape.parents, num_speculative_tokens=shape.depth)
+        return SpeculativeDecoder(self.draft, target, getattr(target, "tokenizer", None), speculative_config=config)
+
+    def judges(self, target: LanguageModel, params: SamplingParams) -> list[Judge]:
+        """For chains (none where a tree is configured), and for trees if any is asked for. UsageError: a rule unknown here."""
+        found = []
+        if self.config.shape is None:
+            found.append(self._judge(self.decoder(target), params, 1))
+        shapes = self.given_shapes + ([TreeShape.from_levels([BEST_WIDTH])] if BEST in self.shapes else [])
+        if shapes:
+            width = max(len(children) for shape in shapes for children in shape.children.values())
+            found.append(self._judge(self.decoder(target, shapes[0]), params, width))
+        return found
+
+    def _judge(self, decoder: SpeculativeDecoder, params: SamplingParams, width: int) -> Judge:
+        assert decoder.drafter is not None
+        kinds = decoder.drafter.selections
+        fixed = kinds == {"fixed"} or params.temperature == 0
+        if "top_k_plus_one" in kinds and not fixed:
+            raise UsageError("plan cannot foretell top_k_plus_one trees: measure them with bench")
+        return Judge(decoder.rule_for(params).name, fixed, width, replaced="iid" in kinds)
+
+    def read(
+        self, target: LanguageModel, texts: Sequence[Text], params: SamplingParams, longest: int, progress: Progress
+    ) -> Readings:
+        """What each text says of its drafts, by forwards of both models or by replay."""
+        if self.config.spec.model != "draft":
+            progress(f"{self.name} is replayed", 0, len(texts))
+            return Replayed(self, target, texts, params)
+        assert self.draft is not None
+        if not all(text.own for text in texts) and (self.shapes or self.config.shape):
+            raise UsageError("trees are foretold on the target's own answers: leave out the answers of the file, or the tree")
+        judges = self.judges(target, params)
+        forced = force(
+            *(target, self.draft, texts, params, judges),
+            lambda done: progress(f"{self.name} reads", done, len(texts)),
+        )
+        columns = [np.asarray(f.chances) for f in forced]
+        overlaps = [np.asarray(f.overlaps) for f in forced]
+        return Read(self, judges, texts, columns, overlaps, longest)
+
+
+class Readings:
+    """What texts say of a drafter's drafts; `chains(k)` and `trees(shape)` give one trace a text."""
+
+    candidate: Candidate
+
+    def chains(self, k: int) -> list[Trace]:
+        raise NotImplementedError
+
+    def trees(self, shape: TreeShape) -> list[Trace]:
+        raise NotImplementedError
+
+    def best_shape(self, costs: Costs) -> TreeShape | None:
+        raise NotImplementedError
+
+    def recorded(self, lengths: Sequence[int], prompts: Sequence[int], costs: Costs) -> list[tuple[int, Recorded]]:
+        """(draft length or depth, its traces) of every chain and every tree."""
+        candidate = self.candidate
+        found = [(k, Recorded(self.chains(k), prompts)) for k in lengths] if candidate.config.shape is None else []
+        shapes = candidate.given_shapes
+        if BEST in candidate.shapes:
+            best = self.best_shape(costs)
+            shapes += [best] if best is not None and not best.is_chain else []
+        for shape in shapes:
+            steps = draft_passes(shape, costs) if candidate.draft is not None else None
+            found.append((shape.depth, Recorded(self.trees(shape), prompts, steps, shape.parents)))
+        return found
+
+
+@dataclass(frozen=True)
+class Replayed(Readings):
+    """A drafter without a model, asked anew for each length and shape."""
+
+    candidate: Candidate
+    target: LanguageModel
+    texts: Sequence[Text]
+    params: SamplingParams
+
+    def chains(self, k: int) -> list[Trace]:
+        return self._traces(None, k)
+
+    def trees(self, shape: TreeShape) -> list[Trace]:
+        return self._traces(shape, shape.depth)
+
+    def best_shape(self, costs: Costs) -> TreeShape | None:
+        """Its guesses have no law to choose a shape by."""
+        return None
+
+    def _traces(self, shape: TreeShape | None, k: int) -> list[Trace]:
+        decoder = self.candidate.decoder(self.target, shape)
+        assert decoder.drafter is not None
+        most = decoder.longest_draft if decoder.drafter.trees else None
+        return [replay(decoder.drafter, self.target, text, self.params, k, most) for text in self.texts]
+
+
+@dataclass(frozen=True)
+class Read(Readings):
+    """A draft model that has read the texts. columns: chances [n, ...] a text, the judges' side by side."""
+
+    candidate: Candidate
+    judges: Sequence[Judge]
+    texts: Sequence[Text]
+    columns: Sequence[Floats]
+    overlaps: Sequence[Floats]
+    longest: int
+
+    def chains(self, k: int) -> list[Trace]:
+        """On a given answer the chances of its tokens say nothing about what the target would emit; overlaps stand in."""
+        traces = []
+        for text, columns, overlaps in zip(self.texts, self.columns, self.overlaps, strict=True):
+            joint = self.judges[0].joint and text.own
+            made = trace_of_ratios if joint else trace_of_coins
+            traces.append(made(columns[:, 0] if text.own else overlaps, overlaps, k))
+        return traces
+
+    def trees(self, shape: TreeShape) -> list[Trace]:
+        pairs = zip(self._places(), self.overlaps, strict=True)
+        return [trace_of_tree(places, overlaps, shape) for places, overlaps in pairs]
+
+    def best_shape(self, costs: Costs) -> TreeShape | None:
+        """By the mean chance of each place, and this machine's costs; None when no tree pays."""
+        means = np.concatenate(self._places()).mean(axis=0)
+        curve, step = costs.curve(), costs.target_step
+        return best_tree(
+            [float(chance) for chance in means / max(1.0, means.sum())],
+            costs.draft_step,
+            lambda n: step * float(curve(n)),
+            max_nodes=curve.tokens[-1] - 1,
+            max_depth=min(BEST_DEPTH, curve.tokens[-1] - 1),
+        ).shape
+
+    def _places(self) -> list[Floats]:
+        width = self.judges[-1].width
+        return [columns[:, -width:] for columns in self.columns]
+
+
+def draft_passes(shape: TreeShape, costs: Costs) -> Floats:
+    """Drafting passes of a round that drafts the first levels of a shape, in single draft steps, by the number of its tokens.
+
+    A level's pass reads the levels above it once more; it is taken to cost over one token what the target's pass does."""
+    sizes, curve = level_sizes(shape), costs.curve()
+    found = np.zeros(sizes[-1] + 1)
+    spent = 0.0
+    for above, size in zip(sizes, sizes[1:], strict=False):
+        spent += float(curve(max(1, above)))
+        found[size] = spent
+    return found
+
+
+def tried_costs(
+    candidate: Candidate,
+    target: LanguageModel,
+    visits: tuple[PassTimes, ...],
+    text: Text,
+    params: SamplingParams,
+    longest: int,
+) -> Costs:
+    """The timed passes with what real rounds on `text` spend outside forwards."""
+    decoder = candidate.decoder(target)
+    few = [candidate.config.shape.depth] if candidate.config.shape else sorted({1, max(1, longest // 2), longest})
+    return Costs(visits, time_outside(decoder, text.prompt, params, few))

@@ -1,0 +1,99 @@
+"""The chance that a text's token was an accepted draft, rule by rule: foretold from texts, and what the decoder then does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from draftproof import SamplingParams, SpeculativeDecoder, TableModel
+from draftproof.core.tree import TreeShape
+from draftproof.decode.config import SpeculativeConfig
+from draftproof.errors import UsageError
+from draftproof.plan.acceptance import Judge
+from draftproof.plan.answers import write_answers
+from draftproof.plan.candidate import Candidate
+from draftproof.plan.rounds import expect
+
+RNG = np.random.default_rng(17)
+TARGET = RNG.dirichlet(np.full(6, 0.7), size=6)
+DRAFT = 0.6 * TARGET + 0.4 * RNG.dirichlet(np.full(6, 0.7), size=6)
+COUNT, TOKENS = 400, 20
+
+
+def foretold_and_decoded(config: dict[str, Any], tree: str | None = None) -> tuple[float, float]:
+    """Tokens a round over COUNT texts of TOKENS tokens: from texts of the target, and by decoding other ones."""
+    target, draft = TableModel(TARGET), TableModel(DRAFT)
+    whole = {"method": "draft_model", "model": "D"} | config | ({"tree": tree} if tree else {})
+    candidate = Candidate(SpeculativeConfig.from_dict(whole), draft)
+    params = SamplingParams(max_tokens=TOKENS, seed=11)
+    texts = write_answers(target, [(i % 6,) for i in range(COUNT)], params)
+    readings = candidate.read(target, texts, params, 3, lambda *_: None)
+    traces = readings.trees(TreeShape.parse(tree)) if tree else readings.chains(3)
+    k = TreeShape.parse(tree).depth if tree else 3
+    expected = [expect(trace, k) for trace in traces]
+    foretold = sum(e.num_tokens for e in expected) / sum(e.num_rounds for e in expected)
+    given = whole if tree else whole | {"num_speculative_tokens": 3}
+    decoder = SpeculativeDecoder(draft, target, speculative_config=given)
+    results = [decoder.generate([i % 6], SamplingParams(max_tokens=TOKENS, seed=5000 + i)) for i in range(COUNT)]
+    return foretold, sum(len(r.token_ids) for r in results) / sum(len(r.rounds) for r in results)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"rule": "token"},
+        {"rule": "block"},
+        {"rule": "match"},
+        {"rule": "gumbel"},
+        {"rule": "traversal"},
+        {"rule": "rrs"},
+        {"draft_sample_method": "greedy"},
+    ],
+    ids=str,
+)
+def test_chains_are_foretold_under_every_rule(config: dict[str, Any]) -> None:
+    """Both means are known to about 0.6%; a gap of 4% has a false alarm below 1e-4."""
+    foretold, decoded = foretold_and_decoded(config)
+    assert foretold == pytest.approx(decoded, rel=0.04)
+
+
+@pytest.mark.parametrize("selection", ["without_replacement", "iid"])
+def test_sampled_trees_are_foretold_as_rrs_verifies_them(selection: str) -> None:
+    foretold, decoded = foretold_and_decoded({"rule": "rrs", "tree_selection": selection}, "2,2,1")
+    assert foretold == pytest.approx(decoded, rel=0.04)
+
+
+def test_traversal_keeps_at_least_what_is_foretold_for_trees() -> None:
+    foretold, decoded = foretold_and_decoded({"rule": "traversal"}, "2,2,1")
+    assert foretold <= decoded * 1.03 and decoded <= foretold * 1.2
+
+
+def test_greedy_trees_are_guesses() -> None:
+    foretold, decoded = foretold_and_decoded({"draft_sample_method": "greedy"}, "2,2,1")
+    assert foretold == pytest.approx(decoded, rel=0.04)
+
+
+def test_block_keeps_more_than_token_and_match_less() -> None:
+    speeds = {rule: foretold_and_decoded({"rule": rule})[0] for rule in ("block", "token", "match")}
+    assert speeds["block"] > speeds["token"] > speeds["match"]
+
+
+def test_the_coupled_coin_is_the_share_of_noises_on_which_both_agree() -> None:
+    """200,000 noises: the share is known to 0.004, a gap of 0.02 has a false alarm below 1e-6."""
+    p, q = TARGET[:1], DRAFT[:1]
+    noise = np.random.default_rng(0).gumbel(size=(200_000, 6))
+    ours, theirs = np.argmax(np.log(p) + noise, axis=1), np.argmax(np.log(q) + noise, axis=1)
+    for token in range(6):
+        with_token = ours == token
+        if with_token.sum() > 5000:
+            found = Judge("gumbel").laws(p, q, np.array([token]))[0, 0]
+            assert found == pytest.approx((theirs[with_token] == token).mean(), abs=0.02)
+
+
+def test_rules_that_plan_does_not_know_are_refused() -> None:
+    for judge in (lambda: Judge("typical"), lambda: Judge("k_seq", width=2), lambda: Judge("greedy_k", width=3)):
+        with pytest.raises(UsageError, match="measure it with bench"):
+            judge()
+    assert Judge("match", fixed=True, width=3).width == 3
