@@ -12,6 +12,7 @@ from draftproof.core.tree import TreeShape
 from draftproof.drafters.builder import DraftBuilder
 from draftproof.drafters.draft_model import DraftModel
 from draftproof.drafters.eagle import Eagle
+from draftproof.drafters.lookahead import Lookahead
 from draftproof.drafters.medusa import Medusa
 from draftproof.drafters.ngram import NGram
 from draftproof.drafters.protocol import Request, Wants
@@ -36,6 +37,7 @@ DRAFTERS = {
     "eagle, greedy": lambda: Eagle(random_head("eagle"), "greedy"),
     "eagle, dynamic tree": lambda: Eagle(random_head("eagle"), num_nodes=8, top_k=3),
     "eagle3": lambda: Eagle(random_head("eagle3"), name="eagle3"),
+    "lookahead": lambda: Lookahead(window=3, depth=3, pool=3),
 }
 PROMPT = [0, 1, 2, 3, 0, 1]
 

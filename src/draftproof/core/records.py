@@ -69,6 +69,22 @@ class Draft:
 
 
 @dataclass(frozen=True)
+class Beside:
+    """Tokens the target reads in the verifying pass beside the draft, for the drafter to learn from: never verified or kept.
+
+    tokens: one id a node. parents: the node of these each hangs under, `ROOT` for the pending token. wanted: the nodes whose
+    rows are wanted. No drafted token hangs under them, so no verified row sees them.
+    """
+
+    tokens: tuple[int, ...] = ()
+    parents: tuple[int, ...] = ()
+    wanted: tuple[int, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+
+@dataclass(frozen=True)
 class Verdict:
     """What a rule decided: the accepted nodes from the root down, and the one token drawn after them."""
 
@@ -104,6 +120,7 @@ class Round:
     reads_prompt: the target pass read (part of) the prompt too, so its time is not a round's.
     note: why the draft is shorter than asked, when a drafter or the budget has a reason to give.
     drafter: which of several drafters drafted. length_reason: why the draft is as long as it is, where the length adapts.
+    num_read_beside: tokens the target read beside the draft because the drafter learns from them.
     """
 
     start: int
@@ -120,6 +137,7 @@ class Round:
     drafter: str | None = None
     length_reason: str | None = None
     seconds: Seconds = field(default=Seconds(), compare=False)
+    num_read_beside: int = 0
 
 
 @dataclass(frozen=True)
@@ -131,6 +149,8 @@ class Observation:
     hidden: layer id -> [len(tokens), width], for the layers in `Wants.hidden`.
     row_tokens, row_parents, top_ids: every row of the verifying pass, rejected ones included: its token, its parent row
     (-1: the context) and the target's `Wants.top_ids` best ids [rows, top_ids].
+    beside_top_ids: the same for the `wanted` nodes of what the drafter had read beside the draft; None when it had nothing
+    read, or when the target's context had no room for it.
     round: the finished round, or None after the prompt.
     """
 
@@ -140,4 +160,5 @@ class Observation:
     row_tokens: Sequence[int] = ()
     row_parents: Sequence[int] = ()
     top_ids: Array | None = None
+    beside_top_ids: Array | None = None
     round: Round | None = None

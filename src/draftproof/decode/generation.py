@@ -14,7 +14,7 @@ from time import perf_counter
 from draftproof.core.chance import Chance
 from draftproof.core.params import SamplingParams
 from draftproof.core.pipeline import LawPipeline
-from draftproof.core.records import ROOT, Array, Draft, Observation, Origin, Round, Seconds, Verdict
+from draftproof.core.records import ROOT, Array, Beside, Draft, Observation, Origin, Round, Seconds, Verdict
 from draftproof.core.rules.protocol import Rule
 from draftproof.decode.length import LengthController, Situation
 from draftproof.decode.logprobs import TokenLogprobs, row_logprobs, top_ids
@@ -69,14 +69,17 @@ class Generation:
         self._check(draft)
         before_verify = perf_counter()
         unread = self.context[self.session.length :]
-        output = yield self._verify_step(unread, draft)
+        beside = self._fitting(builder.beside(), draft)
+        output = yield self._verify_step(unread, draft, beside)
         after_verify = perf_counter()
-        laws = RowLaws(self.pipeline, output.logits, self.context, draft)
+        logits = output.logits[: len(draft) + 1]
+        laws = RowLaws(self.pipeline, logits, self.context, draft)
         verdict = self.rule.verify(draft, laws, chance)
         laws.check(verdict.path)
-        tokens, num_accepted = self._commit(draft, verdict, output.logits)
+        tokens, num_accepted = self._commit(draft, verdict, logits)
         self.session.keep((*range(len(unread)), *(len(unread) + node for node in verdict.path[:num_accepted])))
-        record = replace(self._record(start, draft, verdict, tokens, num_accepted, laws, builder), reads_prompt=len(unread) > 1)
+        record = self._record(start, draft, verdict, tokens, num_accepted, laws, builder)
+        record = replace(record, reads_prompt=len(unread) > 1, num_read_beside=len(beside))
         self._tell(start, unread, draft, verdict.path[:num_accepted], output, record)
         seconds = Seconds(
             draft=before_verify - before_draft,
@@ -153,13 +156,21 @@ class Generation:
             shape = "chain" if draft.is_chain else "tree"
             raise ValueError(f"rule {self.rule.name!r} cannot verify a {shape} of {draft.selection} drafts")
 
-    def _verify_step(self, unread: Sequence[int], draft: Draft) -> Step:
+    def _fitting(self, beside: Beside, draft: Draft) -> Beside:
+        """`beside`, or nothing where the target's context has no room for it."""
+        limit = self.session.model.max_length
+        return beside if limit is None or len(self.context) + len(draft) + len(beside) <= limit else Beside()
+
+    def _verify_step(self, unread: Sequence[int], draft: Draft, beside: Beside) -> Step:
+        """The pass over what is unread, the draft, and last what is read beside it."""
         first = len(unread) - 1
+        after = len(unread) + len(draft)
         parents = None
-        if not draft.is_chain:
-            parents = (*range(-1, first), *(first + 1 + parent for parent in draft.parents))
-        rows = tuple(range(first, len(unread) + len(draft)))
-        return Step(self.session, (*unread, *draft.tokens), parents, rows, self.wants.hidden)
+        if beside or not draft.is_chain:
+            roots = [first if parent == ROOT else after + parent for parent in beside.parents]
+            parents = (*range(-1, first), *(first + 1 + parent for parent in draft.parents), *roots)
+        rows = (*range(first, after), *(after + node for node in beside.wanted))
+        return Step(self.session, (*unread, *draft.tokens, *beside.tokens), parents, rows, self.wants.hidden)
 
     def _commit(self, draft: Draft, verdict: Verdict, logits: Array) -> tuple[list[int], int]:
         """Commit the accepted path and the drawn token one by one until one of them ends the text."""
@@ -216,6 +227,8 @@ class Generation:
             return
         kept = [*range(len(unread)), *(len(unread) + node for node in path)]
         row_parents = (-1, *(parent + 1 for parent in draft.parents))
+        top = top_ids(output.logits, self.wants.top_ids) if self.wants.top_ids else None
+        num_rows = len(draft) + 1
         self.drafting.observe(
             Observation(
                 start=start - len(unread),
@@ -223,7 +236,8 @@ class Generation:
                 hidden={layer: states[kept] for layer, states in output.hidden.items()},
                 row_tokens=(unread[-1], *draft.tokens),
                 row_parents=row_parents,
-                top_ids=top_ids(output.logits, self.wants.top_ids) if self.wants.top_ids else None,
+                top_ids=None if top is None else top[:num_rows],
+                beside_top_ids=None if top is None or len(top) == num_rows else top[num_rows:],
                 round=record,
             )
         )

@@ -76,6 +76,15 @@ def count_from(least: int) -> Callable[[str, Any], int]:
     return check
 
 
+def layer_numbers(name: str, value: Any) -> tuple[int, ...]:
+    """A check: a list of different whole numbers from 0."""
+    numbers = list(value) if isinstance(value, (list, tuple)) else [value]
+    whole = all(isinstance(number, int) and not isinstance(number, bool) and number >= 0 for number in numbers)
+    if not whole or len(set(numbers)) < len(numbers):
+        raise UsageError(f"{name} is {value!r}; allowed: a list of different layers, numbered from 0")
+    return tuple(numbers)
+
+
 def one_of(*allowed: str) -> Callable[[str, Any], str]:
     """A check: one of these words."""
 
@@ -135,6 +144,40 @@ def _head(method: str, config: SpeculativeConfig, parts: Parts) -> Any:
     return load_head(config.model, target_view(parts.target), method)
 
 
+def _early_exit(config: SpeculativeConfig, parts: Parts) -> Drafter:
+    """Without a number, the one that a LayerSkip checkpoint's generation config gives to transformers."""
+    from draftproof.models.slices import early_exit
+
+    wanted = config.option("early_exit_layers")
+    if wanted is None:
+        wanted = getattr(getattr(parts.target, "generation_config", None), "assistant_early_exit", None)
+    if wanted is None:
+        raise UsageError("method 'early_exit' needs early_exit_layers: how many of the target's first layers draft")
+    return _by_a_slice(config, early_exit(parts.target, wanted))
+
+
+def _layer_skip(config: SpeculativeConfig, parts: Parts) -> Drafter:
+    from draftproof.models.slices import skipping
+
+    return _by_a_slice(config, skipping(parts.target, *(config.option(option.name) for option in SKIPPED)))
+
+
+def _by_a_slice(config: SpeculativeConfig, model: LanguageModel) -> Drafter:
+    from draftproof.drafters.draft_model import DraftModel
+
+    how = config.option("draft_sample_method")
+    return DraftModel(model, how, tree=config.shape, selection=siblings(config), name=config.method)
+
+
+def _lookahead(config: SpeculativeConfig, parts: Parts) -> Drafter:
+    """The length of an n-gram is the draft length + 1."""
+    from draftproof.drafters.lookahead import Lookahead
+
+    if not parts.target.supports_trees:
+        raise UsageError(f"method 'lookahead' reads its window as a tree, and {parts.target.name} reads chains only")
+    return Lookahead(config.option("lookahead_window"), max(config.num_speculative_tokens, 1), config.option("lookahead_pool"))
+
+
 def siblings(config: SpeculativeConfig) -> Selection:
     """How sampled siblings come about: as asked, else as the rule needs it."""
     asked: Selection | None = config.option("tree_selection")
@@ -152,6 +195,18 @@ DRAFT_SAMPLE_METHOD = Option(
 )
 TREE_SELECTION = Option(
     "tree_selection", None, one_of(*SIBLINGS), "how the children of a node of a sampled tree come about", vllm=False
+)
+EARLY_EXIT_LAYERS = Option(
+    "early_exit_layers", None, count_from(1), "how many of the target's first layers draft; LayerSkip's exit layer", vllm=False
+)
+SKIPPED = (
+    Option("skip_layers", (), layer_numbers, "layers the draft leaves out, numbered from 0", vllm=False),
+    Option("skip_attention_layers", (), layer_numbers, "layers of which it leaves out the attention", vllm=False),
+    Option("skip_mlp_layers", (), layer_numbers, "layers of which it leaves out the MLP", vllm=False),
+)
+LOOKAHEAD = (
+    Option("lookahead_window", 5, count_from(1), "columns of the Jacobi window (5)", vllm=False),
+    Option("lookahead_pool", 5, count_from(1), "n-grams kept and guessed for one first token (5)", vllm=False),
 )
 LOOKUP = (
     Option("prompt_lookup_max", None, count_from(1), "longest suffix looked up, in tokens (3)"),
@@ -213,6 +268,29 @@ METHODS: dict[str, Method] = {
             model="folder",
             options=(DRAFT_SAMPLE_METHOD, *DYNAMIC_TREE),
             vllm=True,
+        ),
+        Method(
+            "lookahead",
+            "the target drafts for itself: Jacobi iteration and the n-grams it leaves",
+            3,
+            _lookahead,
+            options=LOOKAHEAD,
+        ),
+        Method(
+            "early_exit",
+            "the target's first layers, for weights trained to exit early (LayerSkip)",
+            4,
+            _early_exit,
+            options=(EARLY_EXIT_LAYERS, DRAFT_SAMPLE_METHOD, TREE_SELECTION),
+            trees=True,
+        ),
+        Method(
+            "layer_skip",
+            "the target without some of its layers or sublayers",
+            4,
+            _layer_skip,
+            options=(*SKIPPED, DRAFT_SAMPLE_METHOD, TREE_SELECTION),
+            trees=True,
         ),
     )
 }

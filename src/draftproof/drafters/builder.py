@@ -14,7 +14,7 @@ from array_api_compat import array_namespace
 
 from draftproof.core.chance import Chance
 from draftproof.core.laws import in_memory
-from draftproof.core.records import ROOT, Array, Draft, Selection
+from draftproof.core.records import ROOT, Array, Beside, Draft, Selection
 from draftproof.core.siblings import without
 from draftproof.errors import InvalidLogitsError, UsageError
 
@@ -49,6 +49,7 @@ class DraftBuilder:
         self._laws: dict[int, Array] = {}
         self._sources: dict[int, Array] = {}
         self._selection: Selection | None = None
+        self._beside: list[tuple[int, int, bool]] = []
         self.num_invalid_laws = 0
         self.notes: list[str] = []
 
@@ -142,6 +143,22 @@ class DraftBuilder:
             raise UsageError(f"a drafter proposed token {token}; ids go from 0 to {self._vocab_size - 1}")
         self._add(int(token), parent)
         return len(self._tokens) - 1
+
+    def read_beside(self, token: int, parent: int = ROOT, *, wanted: bool = True) -> int:
+        """Have the target read `token` beside the draft, under the pending token (`ROOT`) or an earlier node read so.
+
+        Returns its node. It is no draft: never verified or kept; `observe` brings the target's top ids after it if `wanted`."""
+        if not ROOT <= parent < len(self._beside):
+            raise UsageError(f"node {parent} is not read beside the draft; nodes go from {ROOT} to {len(self._beside) - 1}")
+        if not hasattr(token, "__index__") or not 0 <= token < self._vocab_size:
+            raise UsageError(f"a drafter wants token {token} read; ids go from 0 to {self._vocab_size - 1}")
+        self._beside.append((int(token), parent, wanted))
+        return len(self._beside) - 1
+
+    def beside(self) -> Beside:
+        """What the target is to read beside the draft."""
+        tokens, parents, wanted = zip(*self._beside, strict=True) if self._beside else ((), (), ())
+        return Beside(tokens, parents, tuple(node for node, asked in enumerate(wanted) if asked))
 
     def invalid_law(self, error: InvalidLogitsError) -> None:
         """A drafter met NaN or a row without any allowed token: the draft ends here, and the statistics say so."""

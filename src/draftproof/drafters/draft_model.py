@@ -26,9 +26,9 @@ DraftSampleMethod = Literal["probabilistic", "greedy"]
 
 class DraftModel:
     """model: the draft model, over the target's tokens (its padded output layer may differ in size). tree: the shape of its
-    drafts, None for a chain of the draft length. selection: how siblings come about when they are sampled."""
+    drafts, None for a chain of the draft length. selection: how siblings come about when they are sampled. name: of the method,
+    where the model is not one of its own but a slice of the target."""
 
-    name = "draft_model"
     wants = Wants()
 
     def __init__(
@@ -38,12 +38,14 @@ class DraftModel:
         *,
         tree: TreeShape | None = None,
         selection: Selection = "iid",
+        name: str = "draft_model",
     ) -> None:
         if draft_sample_method not in ("probabilistic", "greedy"):
             raise UsageError(f"draft_sample_method {draft_sample_method!r} is unknown; allowed: probabilistic, greedy")
         if tree is not None and not tree.is_chain and not model.supports_trees:
             raise UsageError(f"{model.name} cannot read a tree in one pass; give it a chain")
         self.model, self.draft_sample_method, self.tree, self.selection = model, draft_sample_method, tree, selection
+        self.name = name
         self.trees = tree is not None and not tree.is_chain
         greedy = draft_sample_method == "greedy"
         self.selections: frozenset[Selection] = frozenset({"fixed"} if greedy else {selection, "fixed"})
