@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from draftproof.cli import options
+from draftproof.cli.lines import is_many
 from draftproof.cli.prompt import as_prompt, read_prompt
 from draftproof.errors import UsageError
 
@@ -29,7 +30,20 @@ Prompt = Annotated[
     str | None, typer.Argument(metavar="PROMPT", help="The prompt; - or nothing reads standard input.", show_default=False)
 ]
 File = Annotated[
-    Path | None, typer.Option("--file", metavar="FILE", help="Read the prompt from this file.", show_default=False)
+    Path | None,
+    typer.Option("--file", metavar="FILE", help="Read the prompt from this file; a .jsonl holds many.", show_default=False),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        "--out", metavar="FILE", help="Where the results of many prompts go; run again, it does the rest.", show_default=False
+    ),
+]
+BatchSize = Annotated[
+    int | None,
+    typer.Option(
+        "--batch-size", metavar="N", min=1, help="Prompts that run at a time. Default: 8, if they fit.", show_default=False
+    ),
 ]
 System = Annotated[str | None, typer.Option("--system", metavar="TEXT", help="System message of the chat.", show_default=False)]
 Raw = Annotated[bool, typer.Option("--raw", metavar="", help="Give the prompt as it is, without the model's chat template.")]
@@ -49,10 +63,13 @@ def register(app: typer.Typer) -> None:
     app.command("generate")(generate)
 
 
+@options.with_flags(options.LAW_FLAGS, options.END_FLAGS, options.TEXT_FLAGS, options.MACHINE_FLAGS)
 def generate(
     context: typer.Context,
     prompt: Prompt = None,
     file: File = None,
+    out: Out = None,
+    batch_size: BatchSize = None,
     system: System = None,
     raw: Raw = False,
     show: Show = False,
@@ -68,28 +85,7 @@ def generate(
     rule: options.RuleName = None,
     tree: options.Tree = None,
     lossless: options.Lossless = False,
-    temperature: options.Temperature = None,
-    top_k: options.TopK = None,
-    top_p: options.TopP = None,
-    min_p: options.MinP = None,
-    repetition_penalty: options.RepetitionPenalty = None,
-    presence_penalty: options.PresencePenalty = None,
-    frequency_penalty: options.FrequencyPenalty = None,
-    logit_bias: options.LogitBias = None,
-    bad_words: options.BadWords = None,
-    min_tokens: options.MinTokens = None,
-    max_tokens: options.MaxTokens = None,
-    stop: options.Stop = None,
-    stop_token_ids: options.StopTokenIds = None,
-    include_stop_str_in_output: options.IncludeStop = False,
-    ignore_eos: options.IgnoreEos = False,
-    no_skip_special_tokens: options.KeepSpecial = False,
-    seed: options.Seed = None,
-    n: options.Samples = None,
-    logprobs: options.Logprobs = None,
-    dtype: options.Dtype = "auto",
-    device: options.Device = "auto",
-    threads: options.Threads = None,
+    **_: Any,
 ) -> None:
     """Generate text from a prompt, plainly or speculatively, or both side by side."""
     execute(context.params)
@@ -100,6 +96,15 @@ def execute(flags: Mapping[str, Any]) -> None:
     config = options.speculative_config(flags)
     overrides = options.sampling_overrides(flags)
     check_faces(flags, config, overrides)
+    if is_many(flags["file"]):
+        from draftproof.cli.many import run_file
+
+        totals = run_file(flags, config, overrides)
+        if flags["as_json"]:
+            print(json.dumps(totals))
+        if totals["num_failed"]:
+            raise typer.Exit(1)
+        return
     text = read_prompt(flags["prompt"], flags["file"])
     decoder = load(flags, config)
     prompt = as_prompt(text, decoder.tokenizer, system=flags["system"], raw=flags["raw"])
@@ -121,10 +126,18 @@ def check_faces(flags: Mapping[str, Any], config: Mapping[str, Any], overrides: 
         raise UsageError("--compare needs something to compare with plain decoding: leave out --method none and -k 0")
     if flags["compare"] and overrides.get("n", 1) > 1:
         raise UsageError("--compare takes one text of each arm: leave out --n")
-    if flags["logprobs"] is not None and (flags["compare"] or not flags["as_json"]):
-        raise UsageError("--logprobs are part of the JSON document of one run: add --json, and leave out --compare")
     if flags["raw"] and flags["system"] is not None:
         raise UsageError("--system is a message of the chat that --raw switches off: leave one of them out")
+    if is_many(flags["file"]):
+        from draftproof.cli.many import check_flags
+
+        check_flags(flags)
+        return
+    for flag in ("out", "batch_size"):
+        if flags[flag] is not None:
+            raise UsageError(f"{options.spelled(flag)} is for many prompts: name a .jsonl file with --file")
+    if flags["logprobs"] is not None and (flags["compare"] or not flags["as_json"]):
+        raise UsageError("--logprobs are part of the JSON document of one run: add --json, and leave out --compare")
     if flags["record"] is not None:
         from draftproof.decode.record import check_path
 
@@ -177,7 +190,7 @@ def surroundings(decoder: SpeculativeDecoder, params: SamplingParams, text: str)
 
     return {
         "prompt": text,
-        "config": asdict(decoder.config),
+        "config": decoder.config.as_dict(),
         "params": params_as_dict(params),
         "provenance": provenance(decoder.target, seed=params.seed),
     }

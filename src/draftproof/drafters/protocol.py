@@ -10,12 +10,12 @@ from collections.abc import Generator, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from draftproof.core.params import SamplingParams
-from draftproof.core.pipeline import LawPipeline
 from draftproof.core.records import Observation, Selection
 from draftproof.models.protocol import LanguageModel, Output, Step
 
 if TYPE_CHECKING:
+    from draftproof.core.params import SamplingParams
+    from draftproof.core.pipeline import LawPipeline
     from draftproof.drafters.builder import DraftBuilder
 
 Proposal = Generator[Step, Output, None] | None

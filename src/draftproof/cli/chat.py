@@ -1,0 +1,175 @@
+"""`draftproof chat`: a conversation on the terminal. A turn reads only what is new; Ctrl-C ends an answer, not the chat.
+
+Without a terminal every line of standard input is a turn, so that a conversation can be piped in.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from draftproof.cli import options
+from draftproof.errors import UsageError
+
+if TYPE_CHECKING:
+    from draftproof.cli.show import Writer
+    from draftproof.decode.chat import Chat
+    from draftproof.decode.decoder import SpeculativeDecoder
+    from draftproof.decode.result import Result
+
+COMMANDS = {"/undo": "take back the last turn", "/reset": "begin again", "/help": "this list", "/exit": "leave; so does Ctrl-D"}
+
+System = Annotated[str | None, typer.Option("--system", metavar="TEXT", help="System message of the chat.", show_default=False)]
+Show = Annotated[bool, typer.Option("--show", metavar="", help="Tell accepted, replacement, bonus and plain tokens apart.")]
+Json = Annotated[bool, typer.Option("--json", metavar="", help="End with one JSON document on the last line.")]
+SHOWN_FLAGS = {name: flag for name, flag in options.TEXT_FLAGS.items() if name not in ("n", "logprobs")}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to `app`."""
+    app.command("chat")(chat)
+
+
+@options.with_flags(options.LAW_FLAGS, options.END_FLAGS, SHOWN_FLAGS, options.MACHINE_FLAGS)
+def chat(
+    context: typer.Context,
+    system: System = None,
+    show: Show = False,
+    as_json: Json = False,
+    target: options.Target = None,
+    draft: options.Draft = None,
+    method: options.Method = None,
+    num_speculative_tokens: options.Length = None,
+    speculative_config: options.Config = None,
+    rule: options.RuleName = None,
+    tree: options.Tree = None,
+    lossless: options.Lossless = False,
+    **_: Any,
+) -> None:
+    """Talk with a model, turn by turn; what was read stays read."""
+    execute({**context.params, "n": None, "logprobs": None})
+
+
+def execute(flags: Mapping[str, Any]) -> None:
+    """Check all flags, load, and take turns until there are no more."""
+    from draftproof.cli.generate import load
+
+    config = options.speculative_config(flags)
+    overrides = options.sampling_overrides(flags)
+    decoder = load(flags, config)
+    turns: list[dict[str, Any]] = []
+    with decoder.chat(system=flags["system"]) as conversation:
+        for text in _inputs():
+            if text in COMMANDS or text.startswith("/"):
+                if text == "/exit":
+                    break
+                _obey(text, conversation)
+                continue
+            turns.append(_turn(decoder, conversation, text, flags, overrides))
+        messages = list(conversation.messages)
+    if flags["as_json"]:
+        print(json.dumps({"turns": turns, "messages": messages, "config": decoder.config.as_dict()}))
+
+
+def _turn(
+    decoder: SpeculativeDecoder, conversation: Chat, text: str, flags: Mapping[str, Any], overrides: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Ask, show the answer as it comes, and say what it took."""
+    from draftproof.cli.generate import complete_params
+    from draftproof.cli.show import Writer
+    from draftproof.cli.single import as_dict
+
+    asked = [*conversation.messages, {"role": "user", "content": text}]
+    params = complete_params(decoder, asked, overrides)
+    writer = Writer(origins=flags["show"])
+    with _interruptible() as enough:
+        stream = conversation.stream(text, params, cancel=enough)
+        result = _drain(stream, writer)
+    print(_summary(result), file=sys.stderr)
+    return as_dict(result.outputs[0]) | {
+        "question": text,
+        "num_prompt_tokens": len(result.prompt_token_ids),
+        "num_cached_tokens": result.num_cached_tokens,
+        "seed": result.seed,
+    }
+
+
+def _drain(stream: Any, writer: Writer) -> Result:
+    try:
+        while True:
+            piece = next(stream)
+            writer.piece(piece.text, piece.origin)
+    except StopIteration as done:
+        result: Result = done.value
+        return result
+    finally:
+        writer.line_end()
+
+
+@contextmanager
+def _interruptible() -> Iterator[threading.Event]:
+    """While an answer comes, Ctrl-C sets the event that is yielded, and the answer ends within one round."""
+    enough = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield enough
+        return
+    before = signal.signal(signal.SIGINT, lambda number, frame: enough.set())
+    try:
+        yield enough
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _inputs() -> Iterator[str]:
+    """What the user says, a line at a time, blank ones left out."""
+    is_terminal = sys.stdin.isatty()
+    if is_terminal:
+        print("Type and press return. " + "; ".join(f"{name}: {what}" for name, what in COMMANDS.items()), file=sys.stderr)
+    while True:
+        try:
+            line = _ask() if is_terminal else sys.stdin.readline()
+        except (EOFError, KeyboardInterrupt):
+            print(file=sys.stderr)
+            return
+        if not is_terminal and not line:
+            return
+        if line.strip():
+            yield line.strip()
+
+
+def _ask() -> str:
+    from rich.console import Console
+
+    return Console(stderr=True).input("[bold]> [/bold]")
+
+
+def _obey(command: str, conversation: Chat) -> None:
+    try:
+        if command == "/undo":
+            conversation.undo()
+            print("the last turn is taken back", file=sys.stderr)
+        elif command == "/reset":
+            conversation.reset()
+            print("a new conversation", file=sys.stderr)
+        elif command == "/help":
+            print("; ".join(f"{name}: {what}" for name, what in COMMANDS.items()), file=sys.stderr)
+        else:
+            print(f"there is no command {command.split()[0]}; there are {', '.join(COMMANDS)}", file=sys.stderr)
+    except UsageError as error:
+        print(error, file=sys.stderr)
+
+
+def _summary(result: Result) -> str:
+    read = len(result.prompt_token_ids) - result.num_cached_tokens
+    parts = [f"{len(result.token_ids)} tokens ({result.finish_reason})", f"{result.tokens_per_second:.1f} tok/s"]
+    parts.append(f"{read} of {len(result.prompt_token_ids)} prompt tokens read")
+    if result.stats.tokens_per_round is not None and result.stats.method != "none":
+        parts.append(f"{result.stats.tokens_per_round:.2f} tokens a round")
+    return "; ".join([*parts, f"seed {result.seed}", *result.stats.notes])
