@@ -77,6 +77,18 @@ def test_a_draft_that_cannot_be_loaded_leaves_the_targets_part(tmp_path, capsys)
     assert found["target"]["can_be_target"]
 
 
+def test_the_folder_of_a_drafter_is_tried_with_every_method_that_takes_one(tmp_path, capsys):
+    heads = tmp_path / "heads"
+    heads.mkdir()
+    (heads / "config.json").write_text(json.dumps({"model_type": "medusa", "architectures": ["MedusaModel"]}))
+    found = document(capsys, folder(tmp_path, "t", llama()), "--draft", str(heads))
+    assert "holds Medusa heads" in found["draft"]["error"]
+    takers = [row for row in found["methods"] if METHODS[row["method"]].model == "folder"]
+    assert takers
+    for row in takers:
+        assert row["possible"] is False and str(heads) in row["why"] or "heads" in row["why"]
+
+
 def test_without_a_draft_the_method_says_what_it_needs(tmp_path, capsys):
     found = document(capsys, folder(tmp_path, "t", llama()))
     row = next(row for row in found["methods"] if row["method"] == "draft_model")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -69,7 +70,7 @@ def examine(target: str | None, draft: str | None, dtype: str, device: str, thre
     if draft is not None:
         tell(f"loading {draft}", 0, 1)
         other, document["draft"] = _draft(draft, dtype, device)
-    document.update(describe_pair(model, other))
+    document.update(describe_pair(model, other, draft))
     return document
 
 
@@ -111,12 +112,14 @@ def describe_model(model: Any) -> dict[str, Any]:
     }
 
 
-def describe_pair(target: Any, draft: Any) -> dict[str, Any]:
-    """The vocabularies' match and the methods; without a draft model, the methods alone."""
+def describe_pair(target: Any, draft: Any, name: str | None) -> dict[str, Any]:
+    """The vocabularies' match and the methods; without a draft model, the methods alone. A name that is no model's may be the
+    folder of a drafter."""
     from draftproof.decode.build import check_vocabularies
     from draftproof.decode.possible import methods_possible
 
-    found: dict[str, Any] = {"methods": methods_possible(target, draft)}
+    folder = name if isinstance(draft, UsageError) and name is not None and Path(name).is_dir() else None
+    found: dict[str, Any] = {"methods": methods_possible(target, draft, folder)}
     if draft is None or isinstance(draft, UsageError):
         return found
     try:

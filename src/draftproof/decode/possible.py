@@ -8,15 +8,15 @@ from draftproof.decode.methods import METHODS, Method
 from draftproof.errors import DraftproofError
 
 
-def methods_possible(target: Any, draft: Any = None) -> list[dict[str, Any]]:
+def methods_possible(target: Any, draft: Any = None, folder: str | None = None) -> list[dict[str, Any]]:
     """One row for every method: name, summary, `possible` (None when that needs a folder nobody has named), `trees` and `why`.
 
-    draft: a loaded draft model, an error met in loading it, or None."""
-    return [_row(method, target, draft) for method in METHODS.values()]
+    draft: a loaded draft model, an error met in loading it, or None. folder: where a drafter may lie that is no model."""
+    return [_row(method, target, draft, folder) for method in METHODS.values()]
 
 
-def _row(method: Method, target: Any, draft: Any) -> dict[str, Any]:
-    possible, why = _verdict(method, target, draft)
+def _row(method: Method, target: Any, draft: Any, folder: str | None) -> dict[str, Any]:
+    possible, why = _verdict(method, target, draft, folder)
     models = [target, draft] if method.model == "draft" else [target]
     can_branch = method.trees and all(getattr(model, "supports_trees", False) for model in models)
     return {
@@ -28,14 +28,14 @@ def _row(method: Method, target: Any, draft: Any) -> dict[str, Any]:
     }
 
 
-def _verdict(method: Method, target: Any, draft: Any) -> tuple[bool | None, str | None]:
+def _verdict(method: Method, target: Any, draft: Any, folder: str | None) -> tuple[bool | None, str | None]:
     if method.name == "none":
         return True, None
     reason = getattr(target, "rows_mix", None)
     if reason is not None:
         return False, f"the target's rows influence each other: {reason}"
     if method.model == "folder":
-        return None, f'needs a folder: "model" in speculative_config, or --draft with --method {method.name}'
+        return _with_folder(method, target, folder)
     if method.model == "draft":
         return _with_draft(target, draft)
     return True, None
@@ -50,6 +50,18 @@ def _with_draft(target: Any, draft: Any) -> tuple[bool, str | None]:
         if isinstance(draft, DraftproofError):
             raise draft
         check_vocabularies(target, draft)
+    except DraftproofError as error:
+        return False, str(error)
+    return True, None
+
+
+def _with_folder(method: Method, target: Any, folder: str | None) -> tuple[bool | None, str | None]:
+    from draftproof.decode.build import make_drafter
+
+    if folder is None:
+        return None, f"needs the folder of its weights: name it with --draft, and --method {method.name} to use it"
+    try:
+        make_drafter(None, {"method": method.name, "model": folder}, target, getattr(target, "tokenizer", None), None)
     except DraftproofError as error:
         return False, str(error)
     return True, None
