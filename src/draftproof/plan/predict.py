@@ -46,7 +46,9 @@ class Choice:
     @property
     def shape(self) -> str:
         """`4 drafts`, `tree 2,2,1` (children per level) or, where levels are uneven, `tree of 9, 4 levels`."""
-        return f"{self.num_speculative_tokens} drafts" if self.tree is None else f"tree {tree_text(self.tree)}"
+        if self.tree is not None:
+            return f"tree {tree_text(self.tree)}"
+        return f"{self.num_speculative_tokens} draft" + ("" if self.num_speculative_tokens == 1 else "s")
 
 
 @dataclass(frozen=True)
