@@ -6,8 +6,8 @@ stop. The proof computes the expected length from it, independently of the draft
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from draftproof.core.pipeline import LawPipeline
 from draftproof.core.records import ROOT, Array, Observation, Selection
 from draftproof.core.tree import TreeShape
+from draftproof.drafters.auto import Auto
 from draftproof.drafters.builder import DraftBuilder, LengthPolicy
 from draftproof.drafters.draft_model import DraftModel
 from draftproof.drafters.ngram import NGram
@@ -27,12 +28,15 @@ Plan = Callable[[tuple[int, ...], tuple[int, ...]], "Array | int | None"]
 
 @dataclass(frozen=True)
 class Kind:
-    """A drafter, its description, and the length policy it runs under."""
+    """A drafter, its description, and the length policy it runs under. shows: the law it shows to a length controller under a
+    path; None if none. members: of a drafter of several, their descriptions."""
 
     name: str
     drafter: Drafter
     plan: Plan
     policy: LengthPolicy | None = None
+    shows: Plan | None = None
+    members: Mapping[str, Kind] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -172,6 +176,10 @@ def kinds(
     def law_of(model: TableModel) -> Callable[[tuple[int, ...], tuple[int, ...]], Any]:
         return lambda context, path: laws.law(model.logits(context + path), context, path)
 
+    def shown(model: TableModel, law: Plan) -> Plan:
+        """At temperature 0 no law is needed to draft, and the model's own is shown."""
+        return (lambda context, path: model.law(context + path)) if laws.greedy else law
+
     q_law, p_law = law_of(draft), law_of(target)
     narrow = TableModel(lambda prefix: _narrowed(draft.law(prefix)), vocab_size=draft.vocab_size, name="narrow")
     narrow_law = law_of(narrow)
@@ -191,16 +199,19 @@ def kinds(
 
     sampled = DraftModel(wrap(draft))
     listed = [
-        Kind("sampled", sampled, q_law),
-        Kind("greedy", DraftModel(wrap(draft), "greedy"), best),
-        Kind("narrow", DraftModel(wrap(narrow)), narrow_law),
-        Kind("same", DraftModel(wrap(target)), p_law),
+        Kind("sampled", sampled, q_law, shows=shown(draft, q_law)),
+        Kind("greedy", DraftModel(wrap(draft), "greedy"), best, shows=shown(draft, q_law)),
+        Kind("narrow", DraftModel(wrap(narrow)), narrow_law, shows=shown(narrow, narrow_law)),
+        Kind("same", DraftModel(wrap(target)), p_law, shows=shown(target, p_law)),
         Kind("empty", PlannedDrafter("empty", lambda context, path: None), lambda context, path: None),
         Kind("stops_before", sampled, stops_before, sure),
         Kind("stops_after", PlannedDrafter("stops_after", stops_after), stops_after),
         Kind("ngram", NGram(2, 1), lambda context, path: _looked_up(context, path, laws, 2)),
     ]
-    return {kind.name: kind for kind in listed}
+    found = {kind.name: kind for kind in listed}
+    both = {"ngram": found["ngram"], "draft_model": found["sampled"]}
+    auto = Auto({name: kind.drafter for name, kind in both.items()})
+    return found | {"auto": Kind("auto", auto, q_law, members=both)}
 
 
 def _narrowed(law: Array) -> Array:

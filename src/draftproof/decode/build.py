@@ -8,6 +8,7 @@ from typing import Any
 
 from draftproof.core.tree import TreeShape
 from draftproof.decode.config import SpeculativeConfig
+from draftproof.decode.lengths import MOST
 from draftproof.decode.methods import METHODS, Parts, drafting_methods
 from draftproof.drafters.protocol import Drafter
 from draftproof.errors import UsageError
@@ -57,11 +58,10 @@ def _made(
         _refuse_idle_keys(config)
         return config, None
     model = None
-    if config.spec.model == "draft":
-        if draft is None:
-            raise UsageError(
-                f'method "{config.method}" needs a draft model: pass one, or use SpeculativeDecoder.from_pretrained'
-            )
+    takes_draft = config.spec.model == "draft"
+    if takes_draft and draft is None and (config.model is not None or not config.spec.model_optional):
+        raise UsageError(f'method "{config.method}" needs a draft model: pass one, or use SpeculativeDecoder.from_pretrained')
+    if takes_draft and draft is not None:
         model = as_language_model(draft, tokenizer, device)
         check_vocabularies(target, model)
         if hasattr(model, "deliver_to") and hasattr(target, "device"):
@@ -87,6 +87,9 @@ def _refuse_idle_keys(config: SpeculativeConfig) -> None:
             ("tree", config.tree is not None),
             ("num_speculative_tokens", config.num_speculative_tokens > 0),
             ("rule", bool(config.rule_name)),
+            ("adaptive", config.adaptive is not None),
+            ("auto_off", config.auto_off is not None),
+            ("costs", config.costs is not None),
         )
         if given
     ]
@@ -114,7 +117,8 @@ def _own_drafter(
     if isinstance(config, Mapping) and "num_speculative_tokens" in config:
         return settings, draft
     shape = getattr(draft, "tree", None)
-    length = settings.num_speculative_tokens or (METHODS["draft_model"].length if shape is None else shape.depth)
+    usual = METHODS["draft_model"].length if settings.length_rule == "fixed" else MOST
+    length = settings.num_speculative_tokens or (usual if shape is None else shape.depth)
     return replace(settings, num_speculative_tokens=length), draft
 
 

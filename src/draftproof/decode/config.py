@@ -8,8 +8,11 @@ from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any
 
+from draftproof.core.round_costs import checked_costs
 from draftproof.core.rules import RULES
 from draftproof.core.tree import TreeShape
+from draftproof.decode.lengths import LENGTHS, MOST
+from draftproof.decode.lengths.auto_off import SHARE
 from draftproof.decode.methods import METHODS, Method, count_from, one_of, readers
 from draftproof.decode.schedule import KEY, BatchSchedule
 from draftproof.errors import UsageError
@@ -30,7 +33,13 @@ class SpeculativeConfig:
     ("token" for sampled drafts, "match" for fixed ones, "traversal" for sampled trees). tree: a shape instead of a chain,
     children per level ("2,2,1") or parents ("-1,-1,0"); its depth is the draft length. num_speculative_tokens_per_batch_size:
     [[first, last, k], ...], the draft length for batches of those sizes; the longest is num_speculative_tokens when that is
-    left out. options: the keys that only this method reads, as given (see `option`)."""
+    left out.
+    adaptive: a name in LENGTHS, true for
+    "survival", false for "fixed"; num_speculative_tokens is then the longest draft. auto_off: stop drafting where it costs more
+    than it gives, so that a text of 200 tokens takes at most this share of work beyond plain decoding; true is 0.03, and the
+    default wherever lengths are weighed against costs. costs: the table they are weighed by (see `RoundCosts`), for all
+    drafters or by drafter; measured when the decoder is made unless given. options: the keys that only this method reads, as
+    given (see `option`)."""
 
     method: str = "none"
     model: str | None = None
@@ -40,6 +49,9 @@ class SpeculativeConfig:
     rule: str | None = None
     tree: Any = None
     num_speculative_tokens_per_batch_size: Any = None
+    adaptive: str | bool | None = None
+    auto_off: bool | float | None = None
+    costs: Mapping[str, Any] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = field(default=(), compare=False)
 
@@ -75,12 +87,25 @@ class SpeculativeConfig:
         if self.rule is not None:
             one_of(*RULES)("rule", self.rule)
         object.__setattr__(self, "options", MappingProxyType(self._checked_options()))
+        self._check_lengths()
         self._check_combination()
 
     def _default_length(self) -> int:
         if self.shape is not None:
             return self.shape.depth
-        return self.spec.length if self.schedule is None else self.schedule.longest
+        if self.schedule is not None:
+            return self.schedule.longest
+        return self.spec.length if self.length_rule == "fixed" or self.method == "none" else MOST
+
+    def _check_lengths(self) -> None:
+        if not isinstance(self.adaptive, bool) and self.adaptive is not None:
+            one_of(*LENGTHS)("adaptive", self.adaptive)
+        if self.auto_off is not None and not isinstance(self.auto_off, bool):
+            share = self.auto_off
+            if not isinstance(share, (int, float)) or not 0 < share < 1:
+                raise UsageError(f"auto_off is {share!r}; allowed: true, false, or the share that may be lost, like {SHARE}")
+        if self.costs is not None:
+            object.__setattr__(self, "costs", checked_costs(self.costs))
 
     def _checked_options(self) -> dict[str, Any]:
         known = {option.name: option for option in self.spec.options}
@@ -97,7 +122,7 @@ class SpeculativeConfig:
             key = "model" if self.model is not None else "revision"
             takers = " and ".join(repr(method.name) for method in METHODS.values() if method.model)
             raise UsageError(f"speculative_config[{key!r}] is read by method {takers} only; the method is {self.method!r}")
-        if self.spec.model and not self.model:
+        if self.spec.model and not self.model and not self.spec.model_optional:
             what = "a hub id or the folder of a draft model" if self.spec.model == "draft" else "the folder of its weights"
             raise UsageError(f'method "{self.method}" needs "model": {what}')
         if self.shape is not None and self.method != "none" and not self.spec.trees:
@@ -133,7 +158,7 @@ class SpeculativeConfig:
 
     def as_dict(self, *, vllm: bool = False) -> dict[str, Any]:
         """The flat mapping that `from_dict` reads back, without what was left at its default; vllm: only keys vLLM has too."""
-        ours = () if vllm else ("rule", "tree")
+        ours = () if vllm else ("rule", "tree", "adaptive", "auto_off", "costs")
         plain = {
             f.name: f.default for f in fields(self) if f.name in ("model", "rejection_sample_method", "revision", KEY, *ours)
         }
@@ -152,6 +177,20 @@ class SpeculativeConfig:
         """The draft length by batch size; None when it is the same for all."""
         entries = self.num_speculative_tokens_per_batch_size
         return None if entries is None else BatchSchedule(entries)
+
+    @property
+    def length_rule(self) -> str:
+        """The rule for the draft length, a name in LENGTHS."""
+        if isinstance(self.adaptive, str):
+            return self.adaptive
+        adapts = METHODS[self.method].adapts if self.adaptive is None and self.method in METHODS else bool(self.adaptive)
+        return "survival" if adapts else "fixed"
+
+    @property
+    def loss_share(self) -> float | None:
+        """How much more work than plain decoding a request may do; None when drafting never stops by itself."""
+        on = LENGTHS[self.length_rule].weighs if self.auto_off is None else self.auto_off
+        return (SHARE if on is True else float(on)) if on else None
 
     @property
     def shape(self) -> TreeShape | None:

@@ -10,6 +10,7 @@ from draftproof.core.params import SamplingParams
 from draftproof.core.rules import RULES
 from draftproof.core.rules.protocol import Rule
 from draftproof.core.tree import MAX_NODES
+from draftproof.decode.adapt import length_controller, with_costs
 from draftproof.decode.base import Decoder as Decoder
 from draftproof.decode.base import OpenDrafter, PlainDecoder, chance_for
 from draftproof.decode.config import SpeculativeConfig
@@ -44,6 +45,7 @@ class SpeculativeDecoder(Decoder):
         self.config, self.drafter = make_drafter(draft_model, speculative_config, self.target, tokenizer, device)
         self.rule = _fitting_rule(self.config, self.drafter)
         self.draft_schedule = self.config.schedule
+        self.config = with_costs(self)
 
     @classmethod
     def from_pretrained(
@@ -108,6 +110,7 @@ class SpeculativeDecoder(Decoder):
             wants=drafter.wants if drafter else Generation.wants,
             num_speculative_tokens=length,
             max_nodes=_node_cap(self.drafter),
+            length=length_controller(self.config, drafter),
         )
 
     def drafter_for(self, params: SamplingParams) -> Drafter | None:

@@ -6,7 +6,7 @@ the command line, `plan`, `bench` and `doctor` know methods through this list on
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -52,6 +52,7 @@ class Method:
     by `make`); None when the method takes none. options: the keys it alone reads. trees: whether it takes "tree".
     replayable: whether its drafts come from tokens alone, so that they can be replayed over a recorded text without a forward.
     vllm: whether vLLM has the method under this name.
+    model_optional: whether it also works without its model. adapts: whether its lengths adapt unless the config says otherwise.
     """
 
     name: str
@@ -63,6 +64,8 @@ class Method:
     trees: bool = False
     replayable: bool = False
     vllm: bool = False
+    model_optional: bool = False
+    adapts: bool = False
 
 
 def count_from(least: int) -> Callable[[str, Any], int]:
@@ -178,11 +181,38 @@ def _lookahead(config: SpeculativeConfig, parts: Parts) -> Drafter:
     return Lookahead(config.option("lookahead_window"), max(config.num_speculative_tokens, 1), config.option("lookahead_pool"))
 
 
+def _auto(config: SpeculativeConfig, parts: Parts) -> Drafter:
+    """The drafters asked for; by default prompt lookup and the draft model."""
+    from draftproof.drafters.auto import Auto
+
+    makers = {"ngram": _ngram, "draft_model": _draft_model}
+    names = config.option("drafters") or ("ngram", *(["draft_model"] if parts.draft is not None else []))
+    if "draft_model" in names and parts.draft is None:
+        raise UsageError('drafters has "draft_model", which needs "model": a hub id or the folder of a draft model')
+    if "draft_model" not in names and parts.draft is not None:
+        raise UsageError(f'"model" is read by the drafter "draft_model", which drafters does not name: {", ".join(names)}')
+    if len(names) < 2:
+        raise UsageError('method "auto" chooses between drafters: name a draft model ("model"), or two in "drafters"')
+    return Auto({name: makers[name](config, parts) for name in names})
+
+
+AUTO_DRAFTERS = ("draft_model", "ngram")
+"""What `auto` can choose from."""
+
+
+def _drafters(name: str, value: Any) -> tuple[str, ...]:
+    if isinstance(value, str) or not isinstance(value, Sequence) or not all(one in AUTO_DRAFTERS for one in value):
+        raise UsageError(f"{name} is {value!r}; allowed: a list of {', '.join(AUTO_DRAFTERS)}")
+    if len(set(value)) < len(value):
+        raise UsageError(f"{name} is {value!r}; it names a drafter twice")
+    return tuple(value)
+
+
 def siblings(config: SpeculativeConfig) -> Selection:
     """How sampled siblings come about: as asked, else as the rule needs it."""
-    asked: Selection | None = config.option("tree_selection")
     if config.shape is None:
         return "iid"
+    asked: Selection | None = config.option("tree_selection")
     wanted: dict[str | None, Selection] = {"k_seq": "iid", "greedy_k": "top_k_plus_one"}
     return asked or wanted.get(config.rule_name, "without_replacement")
 
@@ -208,6 +238,7 @@ LOOKAHEAD = (
     Option("lookahead_window", 5, count_from(1), "columns of the Jacobi window (5)", vllm=False),
     Option("lookahead_pool", 5, count_from(1), "n-grams kept and guessed for one first token (5)", vllm=False),
 )
+DRAFTERS = Option("drafters", None, _drafters, "the drafters it chooses from, as a list", vllm=False)
 LOOKUP = (
     Option("prompt_lookup_max", None, count_from(1), "longest suffix looked up, in tokens (3)"),
     Option("prompt_lookup_min", None, count_from(1), "shortest suffix looked up, in tokens (1)"),
@@ -291,6 +322,16 @@ METHODS: dict[str, Method] = {
             _layer_skip,
             options=(*SKIPPED, DRAFT_SAMPLE_METHOD, TREE_SELECTION),
             trees=True,
+        ),
+        Method(
+            "auto",
+            "several drafters side by side, in each round the one that promises most",
+            16,
+            _auto,
+            model="draft",
+            model_optional=True,
+            options=(DRAFTERS, *LOOKUP, DRAFT_SAMPLE_METHOD),
+            adapts=True,
         ),
     )
 }

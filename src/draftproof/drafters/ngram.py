@@ -62,6 +62,12 @@ class NGramSession:
         for source in islice(sources, 4 * len(self._tree)):
             self._merge(source, context, draft, free, placed, known)
 
+    def strengths(self, context: Sequence[int]) -> dict[str, int]:
+        """How long the match is that a draft after `context` would continue; 0 when there is none."""
+        self._index(context)
+        lengths = range(min(self._longest, len(context) - 1), self._shortest - 1, -1)
+        return {NGram.name: next((n for n in lengths if tuple(context[-n:]) in self._after), 0)}
+
     def _copy(self, source: int, context: Sequence[int], draft: DraftBuilder) -> None:
         """A chain of what follows the match at `source`."""
         while draft.room > 0:

@@ -1,0 +1,67 @@
+"""From a configuration to the controller of one request's draft lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from draftproof.core.round_costs import RoundCosts
+from draftproof.core.tree import TreeShape
+from draftproof.decode.length import LengthController, Member
+from draftproof.decode.lengths import LENGTHS
+from draftproof.decode.lengths.auto_off import Ledger
+from draftproof.decode.measured_costs import measured_costs, members
+from draftproof.drafters.protocol import Drafter
+
+if TYPE_CHECKING:
+    from draftproof.decode.config import SpeculativeConfig
+    from draftproof.decode.decoder import SpeculativeDecoder
+
+
+def needs_costs(config: SpeculativeConfig, drafter: Drafter | None) -> bool:
+    """Whether lengths are decided by costs and none were given."""
+    return drafter is not None and config.costs is None and weighs_costs(config, drafter)
+
+
+def weighs_costs(config: SpeculativeConfig, drafter: Drafter) -> bool:
+    """Whether anything is decided by costs: the length, when to stop drafting, or which drafter drafts."""
+    return LENGTHS[config.length_rule].weighs or config.loss_share is not None or len(members(drafter)) > 1
+
+
+def with_costs(decoder: SpeculativeDecoder) -> SpeculativeConfig:
+    """The decoder's configuration with a table of costs in it, measured if it needs one and was given none."""
+    if not needs_costs(decoder.config, decoder.drafter):
+        return decoder.config
+    return replace(decoder.config, costs={name: costs.as_dict() for name, costs in measured_costs(decoder).items()})
+
+
+def length_controller(config: SpeculativeConfig, drafter: Drafter | None) -> LengthController | None:
+    """The controller of one request; None where every draft is as long as configured and never stops."""
+    if drafter is None:
+        return None
+    if config.length_rule == "fixed" and not weighs_costs(config, drafter):
+        return None
+    length = LENGTHS[config.length_rule]
+    share = config.loss_share
+    made = []
+    for name, member in members(drafter).items():
+        costs = _of_levels(_costs(config.costs, name), getattr(member, "tree", None) if member.trees else None)
+        made.append(Member(name, length.make(costs), costs, auto_off=share is not None, live=length.live))
+    return LengthController(made, None if share is None else Ledger(share), chains=not drafter.trees)
+
+
+def _costs(given: Mapping[str, object] | None, name: str) -> RoundCosts:
+    """A drafter's costs: from a table by drafter, or the one table for all."""
+    if given is None:
+        return RoundCosts()
+    return RoundCosts.from_dict(given.get(name, given))
+
+
+def _of_levels(costs: RoundCosts, tree: TreeShape | None) -> RoundCosts:
+    """Costs by level of a tree instead of by draft: each level adds its nodes to the pass."""
+    if tree is None:
+        return costs
+    nodes = [sum(map(len, tree.levels[:depth])) for depth in range(tree.depth + 1)]
+    points = {depth + 1: costs.verify_ratio(1 + count) for depth, count in enumerate(nodes)}
+    return replace(costs, verify=tuple(points.items()), each=costs.each * len(tree) / tree.depth)
