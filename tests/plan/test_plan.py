@@ -105,6 +105,15 @@ def test_what_would_have_to_change_does_change_it() -> None:
     assert alpha_needed(lengths, 2.0, verify * 3) is None
 
 
+def test_what_would_have_to_change_is_told_from_what_was_foretold() -> None:
+    """A loop that costs 60% of a step a round is no part of the formula, by which this drafter would pay as it is."""
+    plan = plan_of(0.8, costs(0.3, 0.05, fixed=0.9), (1, 2))
+    assert plan.choices[0].speedup.point < 1 < max(c.iid_speedup for c in plan.choices)
+    said = to_change(plan.drafters[0])
+    assert float(said.split("alpha must reach ")[1][:4]) > 0.8 or "no alpha" in said
+    assert float(said.split("must cost ")[1][:4]) < 0.3
+
+
 def test_a_choice_whose_interval_reaches_below_one_is_not_recommended() -> None:
     plan = plan_of(0.6, costs(0.25, 0.02, noise=0.3), (2,), prompts=2)
     assert plan.choices[0].speedup.point > 1 > plan.choices[0].speedup.low
@@ -308,6 +317,13 @@ def test_a_card_and_a_batch_without_any_model() -> None:
     assert small["cost_ratio"] > 0 and "H100-SXM" in small["notes"][0]
     with pytest.raises(UsageError, match="batch"):
         what_if(0.8, batch=0)
+
+
+def test_a_page_has_the_configuration_to_copy() -> None:
+    paying, losing = plan_of(0.9, costs(0.1, 0.02)), plan_of(0.1, costs(0.9, 0.2))
+    text = comparison_page([("a", document(paying, {}))], sections)
+    assert "&quot;num_speculative_tokens&quot;: 8" in text or '"num_speculative_tokens": 8' in text
+    assert "<pre>" not in comparison_page([("b", document(losing, {}))], sections)
 
 
 def test_pages_escape_what_they_show() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from draftproof.core.formulas import break_even_cost, expected_speedup
+from draftproof.core.formulas import expected_speedup, expected_tokens
 from draftproof.decode.config import SpeculativeConfig
 from draftproof.plan.costs import Costs
 from draftproof.plan.plan import Foretold, Plan
@@ -19,14 +19,14 @@ _TERMS = {"draft": "drafting", "verify": "verifying more than one token", "outsi
 def headline(plan: Plan) -> str:
     """The answer in one sentence."""
     best, top = plan.best, plan.choices[0]
+    name = plan.of(best or top).candidate.short
     if best is not None:
-        return f"speculate with {best.drafter}, {best.shape}: {_speed(best)}"
+        return f"speculate with {name}, {best.shape}: {_speed(best)}"
     if top.speedup.point > 1:
         return (
-            f"do not speculate on this evidence: at best {_speed(top)} ({top.drafter}, {top.shape}), "
-            "and the interval reaches below 1"
+            f"do not speculate on this evidence: at best {_speed(top)} ({name}, {top.shape}), and the interval reaches below 1"
         )
-    return f"do not speculate: at best {top.speedup.point:.2f}x ({top.drafter}, {top.shape})"
+    return f"do not speculate: at best {top.speedup.point:.2f}x ({name}, {top.shape})"
 
 
 def _speed(choice: Choice) -> str:
@@ -47,12 +47,17 @@ def limits(choice: Choice, costs: Costs) -> str:
 
 
 def to_change(drafter: Foretold) -> str:
-    """What would have to change for this drafter to pay, by the i.i.d. formula: alpha at this cost, or cost at this alpha."""
-    lengths = np.array([choice.num_speculative_tokens for choice in drafter.choices if choice.tree is None] or [1])
+    """What would have to change for this drafter to pay: alpha at this cost, or cost at this alpha.
+
+    By the i.i.d. formula, scaled at each length to what was foretold there: it says "now" exactly where the plan does."""
+    chains = [choice for choice in drafter.choices if choice.tree is None] or list(drafter.choices)
+    lengths = np.array([choice.num_speculative_tokens for choice in chains])
+    scale = np.array([choice.speedup.point / choice.iid_speedup for choice in chains])
     verify = drafter.costs.curve()(lengths + 1)
-    need = alpha_needed(lengths, drafter.costs.cost_ratio, verify)
-    cost = float(np.max(break_even_cost(drafter.alpha.point, lengths, verify)))
-    name, alpha, ratio = drafter.candidate.name, drafter.alpha.point, drafter.costs.cost_ratio
+    need = alpha_needed(lengths, drafter.costs.cost_ratio, verify, scale)
+    tokens = np.array([float(expected_tokens(drafter.alpha.point, int(k))) for k in lengths])
+    cost = float(np.max((scale * tokens - verify) / lengths))
+    name, alpha, ratio = drafter.candidate.short, drafter.alpha.point, drafter.costs.cost_ratio
     said = f"for {name} to pay, " + ("no alpha is enough at this cost" if need is None else f"alpha must reach {need:.2f}")
     said += f" (it is {alpha:.2f})"
     if ratio == 0:
@@ -62,10 +67,11 @@ def to_change(drafter: Foretold) -> str:
     return f"{said}, or a draft step must cost {cost:.2f} target steps (it is {ratio:.2f})"
 
 
-def alpha_needed(lengths: Any, cost_ratio: float, verify: Any) -> float | None:
-    """The smallest acceptance at which some length breaks even (to 0.001); None when not even 1 does."""
+def alpha_needed(lengths: Any, cost_ratio: float, verify: Any, scale: Any = 1.0) -> float | None:
+    """The smallest acceptance at which some length breaks even (to 0.001); None when not even 1 does. scale: by which the
+    formula's speedup is multiplied at each length."""
     grid = np.linspace(0, 1, 1001)
-    gains = expected_speedup(grid[:, None], np.asarray(lengths)[None, :], cost_ratio, np.asarray(verify)[None, :])
+    gains = scale * expected_speedup(grid[:, None], np.asarray(lengths)[None, :], cost_ratio, np.asarray(verify)[None, :])
     pays = np.flatnonzero(gains.max(axis=1) >= 1)
     return float(grid[pays[0]]) if len(pays) else None
 
@@ -95,10 +101,10 @@ def notes(plan: Plan) -> list[str]:
         said += [to_change(drafter) for drafter in plan.drafters]
     for drafter in plan.drafters:
         if drafter.share_drafted < 0.9:
-            said.append(f"{drafter.candidate.name} has something to propose at {drafter.share_drafted:.0%} of positions")
+            said.append(f"{drafter.candidate.short} has something to propose at {drafter.share_drafted:.0%} of positions")
         busy = max(drafter.costs.spread(), drafter.costs.drift())
         if busy > 0.15:
-            said.append(f"timings spread by {busy:.0%} while {drafter.candidate.name} was measured: the machine was busy")
+            said.append(f"timings spread by {busy:.0%} while {drafter.candidate.short} was measured: the machine was busy")
     if plan.best is not None and plan.best.other_prompts["low"] < 1:
         others = plan.best.other_prompts
         said.append(f"on other prompts of this kind it may be anything from {others['low']:.2f}x to {others['high']:.2f}x")

@@ -48,6 +48,12 @@ class Candidate:
         return " ".join(str(word) for word in (*said, *options) if word)
 
     @property
+    def short(self) -> str:
+        """The name with the last part of a path in place of the whole, for sentences."""
+        model = self.config.model or ""
+        return self.name.replace(model, model.rsplit("/", 1)[-1]) if model.count("/") > 1 else self.name
+
+    @property
     def given_shapes(self) -> list[TreeShape]:
         """All shapes but the best one, which is not known yet."""
         own = [] if self.config.shape is None else [self.config.shape]

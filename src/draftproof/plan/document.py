@@ -112,7 +112,8 @@ def _row(choice: Mapping[str, Any], alpha: float, best: Mapping[str, Any] | None
 
 
 def _shortened(name: str) -> str:
-    """The end of a long path says more than its beginning."""
+    """Of a path the last part; the end of a long name says more than its beginning."""
+    name = " ".join(word.rsplit("/", 1)[-1] if word.count("/") > 1 else word for word in name.split(" "))
     return name if len(name) <= 26 else f"{name[:8]}...{name[-15:]}"
 
 
@@ -125,9 +126,10 @@ def cost_result(data: Mapping[str, Any]) -> Result:
         Column("draft step\nms", "draft_step_ms", ".1f"),
         Column("cost ratio", "cost_ratio", ".3f"),
         Column("outside\nms/round", "outside", ".2f"),
-        Column("autocorr.", "autocorrelation", ".2f"),
     )
-    rows = [{**d, "outside": d.get("outside_ms", {}).get("fixed")} for d in data["drafters"]]
+    rows = [
+        {**d, "drafter": _shortened(d["drafter"]), "outside": d.get("outside_ms", {}).get("fixed")} for d in data["drafters"]
+    ]
     return Result("costs", "Costs on this machine", columns, rows, (), verify_drawer(data))
 
 
@@ -135,7 +137,8 @@ def overlap_result(data: Mapping[str, Any]) -> Result:
     """Acceptance by workload, with the histogram of overlaps as figure."""
     workloads = list(dict.fromkeys(p["workload"] for p in data["prompts"]))
     columns = [Column("drafter", "drafter"), *(Column(name, name, ".2f") for name in workloads)]
-    rows = [{"drafter": d["drafter"], **d["alpha_by_workload"]} for d in data["drafters"]]
+    columns.append(Column("correlation\nof neighbours", "autocorrelation", ".2f"))
+    rows = [{**d["alpha_by_workload"], **d, "drafter": _shortened(d["drafter"])} for d in data["drafters"]]
     return Result("overlaps", "Mean overlap by workload", columns, rows, (), overlap_drawer(data))
 
 

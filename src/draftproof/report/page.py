@@ -119,6 +119,8 @@ def comparison_page(
     for name, document in documents:
         first, *others = results(document)
         sections.append(section(first, f"{name}: {first.title}"))
+        if document.get("speculative_config"):
+            sections.append(preformatted(document["speculative_config"]))
         sections += [section(other) for other in others]
         sections.append(surroundings(document.get("provenance", {})))
     title = documents[0][0] if len(documents) == 1 else f"{len(documents)} runs compared"
