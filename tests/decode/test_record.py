@@ -33,7 +33,7 @@ ROUNDS = [
         1,
         True,
         "a note",
-        Seconds(1.0, 0.5, 2.0, 3.0),
+        seconds=Seconds(1.0, 0.5, 2.0, 3.0),
     ),
     Round(6, (), (), (2,), ("plain",), 0, 0),
     Round(7, (1,), (-1,), (0,), ("replacement",), 0, 1, (0.25,)),
