@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from draftproof import SamplingParams, SpeculativeDecoder, TableModel
@@ -15,7 +16,13 @@ from draftproof.drafters.eagle import Eagle
 from draftproof.drafters.lookahead import Lookahead
 from draftproof.drafters.medusa import Medusa
 from draftproof.drafters.ngram import NGram
+from draftproof.drafters.ngram_cache import NGramCache
 from draftproof.drafters.protocol import Request, Wants
+from draftproof.drafters.recycling import Recycling
+from draftproof.drafters.retrieval import Retrieval
+from draftproof.drafters.stores.ngram_tables import StoredTable, build_tables
+from draftproof.drafters.stores.suffix_array import SuffixArray, build_suffix_array
+from draftproof.drafters.suffix import Suffix
 from draftproof.errors import UsageError
 from random_heads import random_head, random_state
 
@@ -24,6 +31,7 @@ TARGET = TableModel(
 )
 LIKELY = TableModel([[0.6 if j == (i + 1) % 8 else 0.4 / 7 for j in range(8)] for i in range(8)], name="draft")
 TREE = TreeShape.from_levels((2, 2, 1, 1))
+CORPUS = np.arange(40) % 8
 DRAFTERS = {
     "draft_model": lambda: DraftModel(LIKELY),
     "draft_model, greedy": lambda: DraftModel(LIKELY, "greedy"),
@@ -38,7 +46,17 @@ DRAFTERS = {
     "eagle, dynamic tree": lambda: Eagle(random_head("eagle"), num_nodes=8, top_k=3),
     "eagle3": lambda: Eagle(random_head("eagle3"), name="eagle3"),
     "lookahead": lambda: Lookahead(window=3, depth=3, pool=3),
+    "suffix": lambda: Suffix(),
+    "suffix, tree": lambda: Suffix(max_spec_factor=3.0, tree=True),
+    "ngram_cache": lambda: NGramCache(),
+    "ngram_cache, stored": lambda: NGramCache(StoredTable(build_tables([CORPUS]))),
+    "recycling": lambda: Recycling(tree=TREE),
+    "recycling, own shape": lambda: Recycling(14, 4),
+    "recycling, chain": lambda: Recycling(depth=4, trees=False),
+    "retrieval": lambda: Retrieval(SuffixArray(build_suffix_array([CORPUS])), 14),
+    "retrieval, chain": lambda: Retrieval(SuffixArray(build_suffix_array([CORPUS])), 14, trees=False),
 }
+STORES = tuple(name for name in DRAFTERS if name.startswith(("suffix", "ngram_cache", "recycling", "retrieval")))
 PROMPT = [0, 1, 2, 3, 0, 1]
 
 
@@ -246,3 +264,55 @@ def test_siblings_come_from_one_law():
     draft.draw(np.full(8, 1 / 8), parent=-1)
     with pytest.raises(UsageError, match="one law"):
         draft.draw(np.full(8, 1 / 8), parent=-1)
+
+
+def draft_after(session, context, laws):
+    from draftproof.core.chance import KeyedChance
+
+    draft = DraftBuilder(KeyedChance((0, 0), len(context)), depth=4, vocab_size=8, max_nodes=14)
+    proposal = session.propose(context, draft)
+    if proposal is not None:
+        from draftproof.decode.drive import drive
+
+        drive(proposal)
+    return draft.build().tokens
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_an_edited_context_is_read_anew(kind):
+    """A context that does not go on from the last one gives what a session would give that never saw the last one."""
+    drafter = DRAFTERS[kind]()
+    params = SamplingParams()
+    laws = LawPipeline(params, num_prompt_tokens=2, vocab_size=8)
+    edited = [[0, 1, 2, 3, 0, 1], [0, 1, 2, 3, 0, 1, 5], [0, 1, 7], [0, 1, 7, 6, 7], [3], [3, 4, 3, 4, 3, 4]]
+    session = drafter.open(Request((0, 1), params, laws, TARGET))
+    for context in edited:
+        fresh = drafter.open(Request((0, 1), params, laws, TARGET))
+        assert draft_after(session, context, laws) == draft_after(fresh, context, laws)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"suppress_tokens": [2]},
+        {"bad_words_ids": [[1, 2], [5]]},
+        {"logit_bias": {2: -float("inf")}},
+        {"allowed_token_ids": [0, 1, 3, 4, 5, 6, 7]},
+    ],
+)
+@pytest.mark.parametrize("kind", ["ngram", "ngram, trie", *STORES])
+def test_nothing_forbidden_is_proposed(kind, params):
+    drafter = DRAFTERS[kind]()
+    sampling = SamplingParams(max_tokens=30, seed=1, **params)
+    uniform = TableModel([[1 / 8] * 8] * 8, name="uniform")
+    made = SpeculativeDecoder(drafter, uniform, speculative_config={"num_speculative_tokens": 4, "rule": "match"})
+    laws = LawPipeline(sampling, num_prompt_tokens=len(PROMPT), vocab_size=8)
+    result = made.generate(PROMPT, sampling)
+    assert result.token_ids == made.plain.generate(PROMPT, sampling).token_ids
+    whole = (*PROMPT, *result.token_ids)
+    assert sum(len(record.draft_tokens) for record in result.rounds) > 0
+    for record in result.rounds:
+        paths = {-1: ()}
+        for node, (token, parent) in enumerate(zip(record.draft_tokens, record.draft_parents, strict=True)):
+            assert not laws.forbids(token, whole[: record.start], paths[parent])
+            paths[node] = (*paths[parent], token)

@@ -6,45 +6,26 @@ stop. The proof computes the expected length from it, independently of the draft
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Hashable, Sequence
 from typing import Any, cast
 
 import numpy as np
 
+from draftproof.audit.guessing import cached_guess, guessed_kinds, stored_table
+from draftproof.audit.kinds import Kind as Kind
+from draftproof.audit.kinds import Plan as Plan
+from draftproof.audit.kinds import TreeKind as TreeKind
 from draftproof.core.pipeline import LawPipeline
 from draftproof.core.records import ROOT, Array, Observation, Selection
 from draftproof.core.tree import TreeShape
 from draftproof.drafters.auto import Auto
-from draftproof.drafters.builder import DraftBuilder, LengthPolicy
+from draftproof.drafters.builder import DraftBuilder
 from draftproof.drafters.draft_model import DraftModel
 from draftproof.drafters.ngram import NGram
+from draftproof.drafters.ngram_cache import NGramCache
 from draftproof.drafters.protocol import Drafter, Request, Wants
 from draftproof.models.protocol import LanguageModel, Output, Step
 from draftproof.models.table import TableModel
-
-Plan = Callable[[tuple[int, ...], tuple[int, ...]], "Array | int | None"]
-
-
-@dataclass(frozen=True)
-class Kind:
-    """A drafter, its description, and the length policy it runs under. shows: the law it shows to a length controller under a
-    path; None if none. members: of a drafter of several, their descriptions."""
-
-    name: str
-    drafter: Drafter
-    plan: Plan
-    policy: LengthPolicy | None = None
-    shows: Plan | None = None
-    members: Mapping[str, Kind] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class TreeKind(Kind):
-    """A kind whose drafts have a fixed shape; `plan` gives the law every node's children come from."""
-
-    shape: TreeShape = TreeShape((-1,))
-    selection: Selection = "fixed"
 
 
 class PlannedDrafter:
@@ -142,6 +123,10 @@ TREES: dict[str, TreeShape] = {
 """The shapes that rules for trees are proven on."""
 
 
+GUESSED = ("suffix", "suffix_tree", "retrieval")
+"""Drafts whose shape depends on the context; see `guessing`."""
+
+
 def tree_kind(name: str, draft: TableModel, laws: LawPipeline, wrap: Callable[[TableModel], LanguageModel]) -> TreeKind:
     """The kind called "<selection> <shape>", or "model <selection> <shape>" for the small-model drafter itself."""
     *by, selection, shape_name = name.split(" ")
@@ -165,6 +150,8 @@ def kind_named(
     wrap: Callable[[TableModel], LanguageModel] = lambda model: model,
 ) -> Kind:
     """One kind of draft, a chain's or a tree's."""
+    if name in GUESSED:
+        return guessed_kinds(laws)[name]
     return tree_kind(name, draft, laws, wrap) if name.split(" ")[-1] in TREES else kinds(target, draft, laws, wrap)[name]
 
 
@@ -207,6 +194,7 @@ def kinds(
         Kind("stops_before", sampled, stops_before, sure),
         Kind("stops_after", PlannedDrafter("stops_after", stops_after), stops_after),
         Kind("ngram", NGram(2, 1), lambda context, path: _looked_up(context, path, laws, 2)),
+        Kind("ngram_cache", NGramCache(stored_table()), lambda context, path: cached_guess(context, path, laws)),
     ]
     found = {kind.name: kind for kind in listed}
     both = {"ngram": found["ngram"], "draft_model": found["sampled"]}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from draftproof.audit.kinds import GuessedKind
 from draftproof.core.records import ROOT
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ def expected_tokens_of_tree(
     rule: str, kind: TreeKind, target_law: LawOf, context: tuple[int, ...], depth: int, ends: frozenset[int]
 ) -> float:
     """Expected emitted tokens of the round after `context`, trees cut to `depth` levels; nothing follows a token of `ends`."""
+    if isinstance(kind, GuessedKind):
+        return _of_guesses(kind, target_law, context, depth, ends)
     shape, levels = kind.shape, kind.shape.levels[: max(depth, 0)]
     allowed = {node for level in levels for node in level}
 
@@ -55,6 +58,12 @@ def expected_tokens_of_tree(
         return total
 
     return 1.0 + below(ROOT, ())
+
+
+def _of_guesses(kind: GuessedKind, target_law: LawOf, context: tuple[int, ...], depth: int, ends: frozenset[int]) -> float:
+    """Every rule takes the candidates of a guessed tree one after another: each path is kept with its own probability."""
+    paths = [path for path in kind.paths(context, depth) if not ends.intersection(path)] if depth > 0 else []
+    return 1.0 + sum(float(np.prod([target_law(context, path[:i])[token] for i, token in enumerate(path)])) for path in paths)
 
 
 def accepted_children(rule: str, selection: str, p: Vector, q: Vector, k: int) -> Vector:

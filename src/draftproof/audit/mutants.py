@@ -270,6 +270,8 @@ CHAIN_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant("soft law for a guessed draft", "transformers#32867", _softmax_for_guess, draft="greedy"),
     Mutant("match, then a fresh redraw", "REST, Medusa nucleus", _fresh_redraw, natural="match"),
+    Mutant("match over a retrieved tree, then a fresh redraw", "REST", _fresh_redraw, draft="retrieval", natural="match"),
+    Mutant("a store's counts as if drawn from", "tempting in suffix stores", _softmax_for_guess, draft="ngram_cache"),
     Mutant("missing bonus", "common", _no_bonus),
     Mutant("discard an unsure draft after looking", "confidence cut-offs", _discard_unsure),
     Mutant("length chosen from the whole draft", "dynamic verification", _length_from_whole),

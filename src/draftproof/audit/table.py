@@ -14,13 +14,13 @@ from itertools import product as cartesian
 from multiprocessing import get_context
 from typing import Any
 
-from draftproof.audit.drafting import TREES
+from draftproof.audit.drafting import GUESSED, TREES
 from draftproof.audit.exact import HORIZON, Case, Proof, prove
 from draftproof.audit.toys import EOS
 from draftproof.core.params import SamplingParams
 from draftproof.core.rules import LOSSLESS
 
-DRAFTS = ("sampled", "greedy", "narrow", "same", "empty", "stops_before", "stops_after", "ngram")
+DRAFTS = ("sampled", "greedy", "narrow", "same", "empty", "stops_before", "stops_after", "ngram", "ngram_cache")
 PAIRS = ("full_history", "markov", "zeros")
 TREE_PAIRS = (*PAIRS, "overrated")
 LENGTHS = (1, 2, 3)
@@ -95,6 +95,26 @@ def tree_covering(rules: Sequence[str] = tuple(LOSSLESS)) -> list[Case]:
     return [*cases, *(tree_case(kind, "plain", "[2,1]", "zeros", by="model ", rounds=None) for kind in kinds)]
 
 
+def guessed_product(rules: Sequence[str] = tuple(LOSSLESS)) -> Iterator[Case]:
+    """Every cell of the table of trees whose shape depends on the context: one round, drafts of two levels."""
+    for rule, draft, params, pair in cartesian(_guess_rules(rules), GUESSED, PARAMETERS, TREE_PAIRS):
+        yield guessed_case(rule, draft, params, pair)
+
+
+def guessed_covering(rules: Sequence[str] = tuple(LOSSLESS)) -> list[Case]:
+    """Cells of the same in which every two levels of different factors meet; and each drafter once through the whole loop."""
+    kinds = _guess_rules(rules)
+    if not kinds:
+        return []
+    cases = [guessed_case(*row) for row in covering_rows([kinds, GUESSED, tuple(PARAMETERS), TREE_PAIRS])]
+    return [*cases, *(guessed_case(kinds[0], draft, "plain", "full_history", rounds=None) for draft in GUESSED)]
+
+
+def guessed_case(rule: str, draft: str, params: str, pair: str, *, rounds: int | None = 1) -> Case:
+    """A cell of guessed trees."""
+    return Case(rule, draft, pair, params, PARAMETERS[params], 3, HORIZON, rounds)
+
+
 def tree_case(kind: tuple[str, str], params: str, shape: str, pair: str, *, by: str = "", rounds: int | None = 1) -> Case:
     """A cell of trees; `kind` is (rule, selection), `by` "model " for the small-model drafter."""
     rule, selection = kind
@@ -104,6 +124,10 @@ def tree_case(kind: tuple[str, str], params: str, shape: str, pair: str, *, by: 
 
 def _chain_rules(rules: Sequence[str]) -> tuple[str, ...]:
     return tuple(rule for rule in rules if rule in CHAIN_RULES)
+
+
+def _guess_rules(rules: Sequence[str]) -> tuple[str, ...]:
+    return tuple(rule for rule, selection in TREE_RULES if selection == "fixed" and rule in rules)
 
 
 def _tree_rules(rules: Sequence[str]) -> tuple[tuple[str, str], ...]:

@@ -28,7 +28,15 @@ def audit(
 ) -> None:
     """Prove exactness by summing the law of the whole decode loop over every outcome."""
     from draftproof.audit.mutants import catch
-    from draftproof.audit.table import covering, product, prove_all, tree_covering, tree_product
+    from draftproof.audit.table import (
+        covering,
+        guessed_covering,
+        guessed_product,
+        product,
+        prove_all,
+        tree_covering,
+        tree_product,
+    )
     from draftproof.audit.tree_mutants import MUTANTS
     from draftproof.core.rules import LOSSLESS, rule_by_name
 
@@ -37,7 +45,8 @@ def audit(
     if rule and not rule_by_name(rule).lossless:
         raise UsageError(f"rule {rule!r} is lossy by design: there is nothing to prove; allowed: {', '.join(sorted(LOSSLESS))}")
     rules = [rule] if rule else list(LOSSLESS)
-    cases = [*product(rules), *tree_product(rules)] if full else [*covering(rules), *tree_covering(rules)]
+    small = (covering, tree_covering, guessed_covering)
+    cases = [case for table in ((product, tree_product, guessed_product) if full else small) for case in table(rules)]
     proofs = _track(prove_all(cases, workers), len(cases), "proving")
     mutants = [m for m in MUTANTS if rule is None or m.natural == rule]
     catches = _track(map(catch, mutants), len(mutants), "planting faults")

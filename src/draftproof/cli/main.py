@@ -1,7 +1,7 @@
 """The command `draftproof`: one verb a module, imported only when it is chosen.
 
-`draftproof --help` therefore loads no model library. A verb lives in `cli/<verb>.py`, which has `register(app)`; it is listed
-here with its line of help, and shown only when its module exists.
+`draftproof --help` therefore loads no model library. A verb lives in `cli/<verb>.py` (a dash becomes an underscore),
+which has `register(app)`; it is listed here with its line of help, and shown only when its module exists.
 
 Exit codes: 0 done; 1 a negative verdict (`audit` found a fault); 2 wrong usage, told in one sentence on standard error;
 130 interrupted; 141 when whoever read standard output went away, as the shell reports it for any command.
@@ -33,6 +33,7 @@ VERBS = {
     "plan": "Foretell whether speculation pays, with which drafter and which draft length.",
     "bench": "Measure ways of generating against plain decoding, on the same prompts.",
     "report": "Put several results of plan and bench on one HTML page.",
+    "build-store": "Count a corpus of yours into a file that drafters look in.",
     "audit": "Check that a decoder's output law is exactly its target's.",
     "train": "Train draft heads and draft models on text the target wrote itself.",
     "doctor": "Say what this machine and a pair of models can do, and why not more.",
@@ -61,13 +62,18 @@ class LazyGroup(TyperGroup):
 
 def available_verbs() -> dict[str, str]:
     """The verbs whose module exists, with their help; imports none of them."""
-    return {verb: text for verb, text in VERBS.items() if find_spec(f"draftproof.cli.{verb}")}
+    return {verb: text for verb, text in VERBS.items() if find_spec(module_of(verb))}
+
+
+def module_of(verb: str) -> str:
+    """The module of a verb: a dash in the one is an underscore in the other."""
+    return f"draftproof.cli.{verb.replace('-', '_')}"
 
 
 def load_verb(verb: str) -> Any:
     """Import `cli/<verb>.py` and return the command it registers under its own name."""
     app = typer.Typer(add_completion=False)
-    import_module(f"draftproof.cli.{verb}").register(app)
+    import_module(module_of(verb)).register(app)
     return get_group(app).commands[verb]
 
 

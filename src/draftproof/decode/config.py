@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from types import MappingProxyType
 from typing import Any
 
 from draftproof.core.round_costs import checked_costs
@@ -80,13 +79,13 @@ class SpeculativeConfig:
         if self.num_speculative_tokens_per_batch_size is not None:
             schedule = BatchSchedule.parse(self.num_speculative_tokens_per_batch_size)
             object.__setattr__(self, "num_speculative_tokens_per_batch_size", schedule.entries)
+        object.__setattr__(self, "options", self._checked_options())
         if self.num_speculative_tokens == -1:
             object.__setattr__(self, "num_speculative_tokens", self._default_length())
         count_from(0)("num_speculative_tokens", self.num_speculative_tokens)
         one_of(*REJECTION_RULES)("rejection_sample_method", self.rejection_sample_method)
         if self.rule is not None:
             one_of(*RULES)("rule", self.rule)
-        object.__setattr__(self, "options", MappingProxyType(self._checked_options()))
         self._check_lengths()
         self._check_combination()
 
@@ -95,7 +94,9 @@ class SpeculativeConfig:
             return self.shape.depth
         if self.schedule is not None:
             return self.schedule.longest
-        return self.spec.length if self.length_rule == "fixed" or self.method == "none" else MOST
+        if self.length_rule != "fixed" and self.method != "none":
+            return MOST
+        return self.spec.length if self.spec.length_from is None else int(self.option(self.spec.length_from))
 
     def _check_lengths(self) -> None:
         if not isinstance(self.adaptive, bool) and self.adaptive is not None:
@@ -125,6 +126,10 @@ class SpeculativeConfig:
         if self.spec.model and not self.model and not self.spec.model_optional:
             what = "a hub id or the folder of a draft model" if self.spec.model == "draft" else "the folder of its weights"
             raise UsageError(f'method "{self.method}" needs "model": {what}')
+        for name in self.spec.requires:
+            if name not in self.options:
+                wanted = next(option.help for option in self.spec.options if option.name == name)
+                raise UsageError(f'method "{self.method}" needs "{name}" in speculative_config: {wanted}')
         if self.shape is not None and self.method != "none" and not self.spec.trees:
             raise UsageError(f"method {self.method!r} takes no tree of a given shape: leave tree out")
         if self.shape is not None and self.num_speculative_tokens not in (0, self.shape.depth):

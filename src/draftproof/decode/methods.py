@@ -6,11 +6,13 @@ the command line, `plan`, `bench` and `doctor` know methods through this list on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from draftproof.core.records import Selection
+from draftproof.core.tree import MAX_NODES
 from draftproof.drafters.protocol import Drafter
 from draftproof.errors import UsageError
 from draftproof.models.protocol import LanguageModel
@@ -47,7 +49,8 @@ class Parts:
 class Method:
     """One way to draft.
 
-    summary: one line for people. length: the draft length when none is given. make: the drafter of a checked config. model:
+    summary: one line for people. length: the draft length when none is given, unless `length_from` names the option that says
+    it. requires: the options it cannot do without. make: the drafter of a checked config. model:
     what the key "model" names, a draft model ("draft", loaded before `make`) or the folder of something else ("folder", read
     by `make`); None when the method takes none. options: the keys it alone reads. trees: whether it takes "tree".
     replayable: whether its drafts come from tokens alone, so that they can be replayed over a recorded text without a forward.
@@ -61,6 +64,8 @@ class Method:
     make: Callable[[SpeculativeConfig, Parts], Drafter]
     model: Literal["draft", "folder"] | None = None
     options: tuple[Option, ...] = ()
+    requires: tuple[str, ...] = ()
+    length_from: str | None = None
     trees: bool = False
     replayable: bool = False
     vllm: bool = False
@@ -95,6 +100,49 @@ def one_of(*allowed: str) -> Callable[[str, Any], str]:
         if not isinstance(value, str) or value not in allowed:
             raise UsageError(f"{name} is {value!r}; allowed: {', '.join(sorted(allowed))}")
         return value
+
+    return check
+
+
+def one_to(most: int) -> Callable[[str, Any], int]:
+    """A check: a whole number from 1 to `most`."""
+
+    def check(name: str, value: Any) -> int:
+        if count_from(1)(name, value) > most:
+            raise UsageError(f"{name} is {value!r}; allowed: a whole number from 1 to {most}")
+        return int(value)
+
+    return check
+
+
+def number_from(least: float, most: float = float("inf")) -> Callable[[str, Any], float]:
+    """A check: a number from `least` to `most`."""
+
+    def check(name: str, value: Any) -> float:
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or not least <= value <= most or math.isinf(value):
+            allowed = f"a number from {least:g}" + ("" if math.isinf(most) else f" to {most:g}")
+            raise UsageError(f"{name} is {value!r}; allowed: {allowed}")
+        return float(value)
+
+    return check
+
+
+def yes_or_no(name: str, value: Any) -> bool:
+    """A check: true or false."""
+    if not isinstance(value, bool):
+        raise UsageError(f"{name} is {value!r}; allowed: true and false")
+    return value
+
+
+def store_of(kind: str) -> Callable[[str, Any], str]:
+    """A check: the path of a store of this kind, read and found whole."""
+
+    def check(name: str, value: Any) -> str:
+        from draftproof.drafters.stores.files import read_store
+
+        if not isinstance(value, str):
+            raise UsageError(f"{name} is {value!r}; it is the path of a file of draftproof build-store")
+        return read_store(value, kind).path
 
     return check
 
@@ -208,6 +256,47 @@ def _drafters(name: str, value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
+def _suffix(config: SpeculativeConfig, parts: Parts) -> Drafter:
+    from draftproof.drafters.suffix import Suffix
+
+    asked = {option.name.removeprefix(SUFFIX_PREFIX): config.option(option.name) for option in SUFFIX}
+    tree = asked.pop("use_tree")
+    if tree and not parts.target.supports_trees:
+        raise UsageError(f"{parts.target.name} cannot read a tree in one pass: leave {SUFFIX_PREFIX}use_tree out")
+    return Suffix(**asked, tree=tree)
+
+
+def _ngram_cache(config: SpeculativeConfig, parts: Parts) -> Drafter:
+    from draftproof.drafters.ngram_cache import NGramCache
+    from draftproof.drafters.stores.ngram_tables import StoredTable
+
+    return NGramCache(None if config.option("store") is None else StoredTable(_stored(config, parts)))
+
+
+def _recycling(config: SpeculativeConfig, parts: Parts) -> Drafter:
+    from draftproof.drafters.recycling import Recycling
+
+    nodes, depth = config.option("recycling_max_nodes"), config.num_speculative_tokens
+    return Recycling(nodes, depth, tree=config.shape, trees=parts.target.supports_trees)
+
+
+def _retrieval(config: SpeculativeConfig, parts: Parts) -> Drafter:
+    from draftproof.drafters.retrieval import Retrieval
+    from draftproof.drafters.stores.suffix_array import SuffixArray
+
+    corpus = SuffixArray(_stored(config, parts))
+    return Retrieval(corpus, config.option("retrieval_max_nodes"), trees=parts.target.supports_trees)
+
+
+def _stored(config: SpeculativeConfig, parts: Parts) -> Mapping[str, Any]:
+    """The arrays of the method's store, once it is sure that they are whole and that the target has these tokens."""
+    from draftproof.drafters.stores.files import check_fits, read_store
+
+    store = read_store(config.option("store"), config.method)
+    check_fits(store, parts.tokenizer, parts.target.vocab_size)
+    return store.arrays
+
+
 def siblings(config: SpeculativeConfig) -> Selection:
     """How sampled siblings come about: as asked, else as the rule needs it."""
     if config.shape is None:
@@ -248,6 +337,21 @@ DYNAMIC_TREE = (
     Option("dynamic_tree_nodes", 0, count_from(0), "nodes of EAGLE-2's tree, the likeliest; 0 drafts a chain", vllm=False),
     Option("dynamic_tree_top_k", 10, count_from(1), "continuations of a node that EAGLE-2's tree looks at", vllm=False),
 )
+SUFFIX_PREFIX = "suffix_decoding_"
+SUFFIX = (
+    Option("suffix_decoding_max_tree_depth", 24, count_from(1), "most tokens of match and draft together (24)"),
+    Option("suffix_decoding_max_spec_factor", 1.0, number_from(0), "drafts for each matched token (1.0)"),
+    Option("suffix_decoding_min_token_prob", 0.1, number_from(0, 1), "least share of the counts a drafted path has (0.1)"),
+    Option(
+        "suffix_decoding_max_cached_requests",
+        0,
+        count_from(0),
+        "outputs of earlier requests to look in as well; 0, the default here, for none",
+    ),
+    Option("suffix_decoding_max_cached_tokens", 200_000, count_from(0), "cap on those in tokens (200000)", vllm=False),
+    Option("suffix_decoding_use_tree", False, yes_or_no, "draft a tree instead of a chain (false)", vllm=False),
+)
+STORE_HELP = "path of a file of draftproof build-store"
 
 METHODS: dict[str, Method] = {
     method.name: method
@@ -332,6 +436,44 @@ METHODS: dict[str, Method] = {
             model_optional=True,
             options=(DRAFTERS, *LOOKUP, DRAFT_SAMPLE_METHOD),
             adapts=True,
+        ),
+        Method(
+            "suffix",
+            "counts what followed the text's last tokens; drafts as far as the counts carry",
+            24,
+            _suffix,
+            options=SUFFIX,
+            length_from="suffix_decoding_max_tree_depth",
+            replayable=True,
+            vllm=True,
+        ),
+        Method(
+            "ngram_cache",
+            "tables of what followed each n-gram, here and in a corpus",
+            8,
+            _ngram_cache,
+            options=(Option("store", None, store_of("ngram_cache"), f"{STORE_HELP}; optional", vllm=False),),
+            replayable=True,
+        ),
+        Method(
+            "recycling",
+            "a tree of what the target last thought likely after each token",
+            6,
+            _recycling,
+            options=(Option("recycling_max_nodes", 24, one_to(MAX_NODES), "most nodes of a draft (24)", vllm=False),),
+            trees=True,
+        ),
+        Method(
+            "retrieval",
+            "a tree of what followed the text's last tokens in a corpus of yours",
+            10,
+            _retrieval,
+            options=(
+                Option("store", None, store_of("retrieval"), STORE_HELP, vllm=False),
+                Option("retrieval_max_nodes", 32, one_to(MAX_NODES), "most nodes of a draft (32)", vllm=False),
+            ),
+            requires=("store",),
+            replayable=True,
         ),
     )
 }

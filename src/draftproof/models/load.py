@@ -186,6 +186,16 @@ def _checkpoint_dtype(config: Any) -> torch.dtype:
     return stored if isinstance(stored, torch.dtype) else torch.float32
 
 
+def load_tokenizer(name_or_path: str | Path, revision: str | None = None) -> Any:
+    """The tokenizer alone of what `load_model` would load. UsageError in one sentence when there is none."""
+    place, offline = locate(str(name_or_path), revision)
+    with _one_sentence(name_or_path):
+        tokenizer = _load_tokenizer(place, {"revision": revision, "local_files_only": offline})
+    if tokenizer is None:
+        raise UsageError(f"{name_or_path} has no tokenizer, and without one a text has no token ids")
+    return tokenizer
+
+
 def _load_tokenizer(place: str, common: dict[str, Any]) -> Any:
     """The tokenizer beside the model, or None (with a note) when there is none: ids in and ids out then."""
     from transformers import AutoTokenizer

@@ -1,0 +1,66 @@
+"""`draftproof build-store`: from a corpus to the file that `ngram_cache` and `retrieval` look in."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated
+
+import typer
+
+from draftproof.errors import UsageError
+
+Corpus = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="FILE...", help="Text files, .jsonl files with a text a line, or folders of such.", show_default=False
+    ),
+]
+Kind = Annotated[
+    str, typer.Option("--method", metavar="NAME", help="ngram_cache or retrieval: who will read it.", show_default=False)
+]
+Out = Annotated[Path, typer.Option("--out", metavar="FILE", help="Where the store goes; replaced if it is there.")]
+Target = Annotated[
+    str | None,
+    typer.Option("--target", metavar="M", help="Whose tokenizer it is for. Default: the default model.", show_default=False),
+]
+Json = Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON document on the last line.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to `app`."""
+    app.command("build-store")(build)
+
+
+def build(corpus: Corpus, method: Kind, out: Out, target: Target = None, as_json: Json = False) -> None:
+    """Count a corpus into a store: a safetensors file with a checksum, bound to the target's tokenizer."""
+    from draftproof.drafters.stores.corpus import BUILDERS, build_store, corpus_files, read_documents
+    from draftproof.drafters.stores.files import write_store
+
+    if method not in BUILDERS:
+        raise UsageError(f"--method {method} reads no store; allowed: {', '.join(BUILDERS)}")
+    if out.is_dir() or not out.absolute().parent.is_dir():
+        raise UsageError(f"--out {out} cannot be written: {'it is a folder' if out.is_dir() else 'its folder does not exist'}")
+    files = corpus_files(corpus)
+    from draftproof.models.load import load_tokenizer
+    from draftproof.models.pull import DEFAULT_MODEL
+
+    begin = perf_counter()
+    tokenizer = load_tokenizer(target or DEFAULT_MODEL)
+    documents = [tokenizer.encode(text, add_special_tokens=False) for file in files for text in read_documents(file)]
+    header, arrays = build_store(method, documents, tokenizer)
+    write_store(out, header, arrays)
+    told = {
+        "store": str(out),
+        "method": method,
+        "documents": header.num_documents,
+        "tokens": header.num_tokens,
+        "bytes": out.stat().st_size,
+        "seconds": perf_counter() - begin,
+    }
+    if as_json:
+        typer.echo(json.dumps(told))
+        return
+    typer.echo(f"{out}: {header.num_tokens} tokens of {header.num_documents} documents, {told['bytes']} bytes")
+    typer.echo(f"use it with --speculative-config '{json.dumps({'method': method, 'store': str(out)})}'")

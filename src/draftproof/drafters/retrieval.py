@@ -1,0 +1,92 @@
+"""`retrieval`: what followed the last tokens in a corpus of the user's, as a tree. (REST, He et al. 2311.08252.)
+
+The longest suffix of the context (16 down to 2 tokens) that occurs in the corpus is found in a suffix array; the continuations
+of its occurrences, of many an even sample, are merged into a trie whose nodes are counted, and the nodes with the largest
+shares are drafted, best first. The tree is verified like any other tree of fixed guesses, which is exact; the rule published
+with the method draws once for every row and again after a miss, which is not.
+
+The corpus is a file of `draftproof build-store --method retrieval`. Nothing of a request is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+
+from draftproof.core.records import Observation, Selection
+from draftproof.drafters.builder import DraftBuilder
+from draftproof.drafters.protocol import Request, Wants
+from draftproof.drafters.stores.grow import likeliest, place
+from draftproof.drafters.stores.suffix_array import END, SuffixArray
+
+MOST, LEAST = 16, 2
+"""Tokens of the longest and the shortest match, as in REST."""
+MOST_OCCURRENCES = 64
+
+
+@dataclass
+class _Node:
+    """How many sampled continuations begin with this path, and the paths that are a token longer."""
+
+    count: int = 0
+    children: dict[int, _Node] = field(default_factory=dict)
+
+
+class Retrieval:
+    """corpus: where matches are looked up. max_nodes: most nodes of a draft. trees: False drafts the likeliest chain, for
+    targets that cannot read a tree."""
+
+    name = "retrieval"
+    selections: frozenset[Selection] = frozenset({"fixed"})
+    wants = Wants()
+
+    def __init__(self, corpus: SuffixArray, max_nodes: int = 32, *, trees: bool = True) -> None:
+        self.corpus, self.max_nodes, self.trees = corpus, max_nodes, trees
+
+    def open(self, request: Request) -> RetrievalSession:
+        return RetrievalSession(self, request)
+
+
+class RetrievalSession:
+    """Remembers nothing: the context says where to look."""
+
+    def __init__(self, drafter: Retrieval, request: Request) -> None:
+        self._drafter, self._laws = drafter, request.laws
+
+    def propose(self, context: Sequence[int], draft: DraftBuilder) -> None:
+        trie = self._continuations(context, draft)
+        if trie is None:
+            return
+        trees, room = self._drafter.trees, draft.room
+        planned = likeliest(trie, _followers, nodes=self._drafter.max_nodes if trees else room, depth=room, chain=not trees)
+        place(planned, draft, context, self._laws)
+
+    def _continuations(self, context: Sequence[int], draft: DraftBuilder) -> _Node | None:
+        """The trie of what followed; None when nothing matches."""
+        corpus = self._drafter.corpus
+        length, places = corpus.longest_match(context, MOST, LEAST)
+        if not length:
+            return None
+        step = -(-len(places) // MOST_OCCURRENCES)
+        root = _Node()
+        for begin in places[::step].tolist():
+            node = root
+            for token in corpus.tokens(begin + length, min(draft.room, self._drafter.max_nodes)):
+                if token == END:
+                    break
+                node = node.children.setdefault(token, _Node())
+                node.count += 1
+        return root
+
+    def observe(self, seen: Observation) -> None:
+        """Nothing to learn."""
+
+    def state_key(self) -> Hashable:
+        return ()
+
+    def close(self) -> None:
+        """Nothing to free: the corpus belongs to the drafter."""
+
+
+def _followers(node: _Node) -> list[tuple[int, int, int, _Node]]:
+    return [(token, child.count, 0, child) for token, child in node.children.items()]
