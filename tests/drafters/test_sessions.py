@@ -5,6 +5,7 @@ Every method of the registry takes part: one that needs no folder of weights is 
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
@@ -14,6 +15,9 @@ from draftproof.decode.methods import METHODS
 from draftproof.drafters.draft_model import DraftModel
 from draftproof.drafters.ngram import NGram
 from draftproof.drafters.protocol import Renewable
+from draftproof.drafters.retrieval import Retrieval
+from draftproof.drafters.stores.suffix_array import SuffixArray, build_suffix_array
+from draftproof.drafters.suffix import Suffix
 from tiny import llama
 
 LIKELY = TableModel([[0.6 if j == (i + 1) % 8 else 0.4 / 7 for j in range(8)] for i in range(8)], name="draft")
@@ -23,10 +27,14 @@ OWN = {
     "draft_model, tree": lambda: DraftModel(LIKELY, tree=TREE, selection="without_replacement"),
     "draft_model, greedy": lambda: DraftModel(LIKELY, "greedy"),
     "ngram, trie": lambda: NGram(tree=TREE),
+    "suffix, tree": lambda: Suffix(max_spec_factor=3.0, tree=True),
+    "retrieval": lambda: Retrieval(SuffixArray(build_suffix_array([np.arange(40) % 8])), 14),
 }
 OF_A_MODULE = {"early_exit": {"early_exit_layers": 1}, "layer_skip": {"skip_layers": [1]}}
 """Methods that draft with the target's own layers, and so need a module."""
-REGISTERED = [name for name, method in METHODS.items() if name != "none" and method.model in (None, "draft")]
+REGISTERED = [
+    name for name, method in METHODS.items() if name != "none" and method.model in (None, "draft") and not method.requires
+]
 TURNS = [
     [0, 1, 2, 3, 0, 1],
     [0, 1, 2, 3, 0, 1, 2, 3, 4, 5, 6, 7, 1, 2],  # goes on

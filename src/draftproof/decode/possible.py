@@ -38,6 +38,8 @@ def _verdict(method: Method, target: Any, draft: Any, folder: str | None) -> tup
         return _with_folder(method, target, folder)
     if method.model == "draft":
         return _with_draft(target, draft)
+    if method.requires:
+        return None, f"needs {' and '.join(map(repr, method.requires))} in speculative_config"
     return True, None
 
 
