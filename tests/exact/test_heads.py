@@ -27,7 +27,9 @@ def name(case):
 
 def covering():
     """Every kind under every rule plainly, and every parameter of FAST with one kind after another."""
-    cases = head_cases(("plain",))
+    cases = [
+        case for case in head_cases(("plain",)) if (case.rule, case.draft) != ("match", "eagle")
+    ]  # long; in the full proof
     for turn, params in enumerate(FAST[1:]):
         for offset in (0, 3, 5):
             kind = KINDS[(turn + offset) % len(KINDS)]

@@ -70,13 +70,14 @@ def measured_acceptance(target: LanguageModel, head: Head, texts: Sequence[Text]
 def largest_difference(target: LanguageModel, text: Text, layers: Sequence[int]) -> float:
     """Between the hidden states that training sees and those a generation shows, which reads the prompt and then token by
     token: the largest, relative to the largest state of its layer."""
+    layers = tuple(dict.fromkeys(layers))  # a shallow target has one layer fused twice
     trained = show_states(target, [text], layers).hidden
     session = target.open()
     shown: dict[int, list[torch.Tensor]] = {layer: [] for layer in layers}
     try:
         pieces = [text.tokens[: text.prompt], *([token] for token in text.tokens[text.prompt :])]
         for piece in pieces:
-            output = target.extend_many([Step(session, tuple(piece), rows=(len(piece) - 1,), hidden=tuple(layers))])[0]
+            output = target.extend_many([Step(session, tuple(piece), rows=(len(piece) - 1,), hidden=layers)])[0]
             for layer in layers:
                 shown[layer].append(torch.as_tensor(output.hidden[layer]).float())
     finally:

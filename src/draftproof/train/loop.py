@@ -6,6 +6,7 @@ moments. A run that was interrupted and goes on from its checkpoint therefore ha
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -254,7 +255,8 @@ def frequent_ids(texts: Sequence[Text], size: int, vocab_size: int) -> list[int]
 
 
 def _unit(key: str) -> float:
-    return int(key[:8], 16) / 16**8
+    """A number in [0, 1) from a key, hashed anew: texts are written in the order of their keys, so the first ones share digits."""
+    return int(hashlib.sha256(f"split {key}".encode()).hexdigest()[:8], 16) / 16**8
 
 
 def _order(count: int, seed: int, epoch: int) -> list[int]:
