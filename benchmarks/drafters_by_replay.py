@@ -8,8 +8,8 @@ file lacks), and reads each once more for the target's best ids at every positio
 every method over the answers through the drafters' own code. A fixed draft is accepted exactly where it is the text, whatever
 the temperature, because `match` emits the text of plain decoding for the seed.
 
-tokens a round counts the round that reads the prompt; drafts a round is what the target must read for it. The interval is a
-bootstrap over prompts (10,000 resamples, fixed seed, 90%): three prompts a cell say little, and it shows.
+A cell holds tokens a round (the round that reads the prompt included) with a bootstrap interval over prompts (10,000 resamples,
+fixed seed, 90%), and drafted tokens a round, which the target has to read. Three prompts a cell say little, and it shows.
 """
 
 from __future__ import annotations
@@ -89,6 +89,54 @@ def best_ids(target: Any, tokens: list[int]) -> list[list[int]]:
     return found
 
 
+def report(args: argparse.Namespace) -> None:
+    """A table of tokens a round (and tokens the target reads a round) by method, task and setting."""
+    import numpy as np
+
+    lines = read(args.recording)
+    cells = [(task, setting) for task in dict.fromkeys(line["task"] for line in lines) for setting in SETTINGS]
+    print("| method | " + " | ".join(f"{task}, {setting}" for task, setting in cells) + " |")
+    print("|---" * (len(cells) + 1) + "|")
+    for method in replayable_methods():
+        shown = []
+        for task, setting in cells:
+            played = [replayed(method, line) for line in lines if (line["task"], line["setting"]) == (task, setting)]
+            tokens, rounds, nodes = np.asarray(played, float).T
+            picks = np.random.default_rng(0).integers(0, len(tokens), (10_000, len(tokens)))
+            low, high = np.quantile(tokens[picks].sum(1) / rounds[picks].sum(1), [0.05, 0.95])
+            shown.append(f"{tokens.sum() / rounds.sum():.2f} ({low:.2f} to {high:.2f}), {nodes.sum() / rounds.sum():.1f}")
+        print(f"| {method} | " + " | ".join(shown) + " |")
+
+
+def replayable_methods() -> list[str]:
+    """Every method of the list that drafts from tokens alone and needs no file."""
+    from draftproof.decode.methods import METHODS
+
+    return [name for name, method in METHODS.items() if method.replayable and not method.requires]
+
+
+def replayed(method: str, line: dict[str, Any]) -> tuple[int, int, int]:
+    """(tokens, rounds, drafted tokens) of one answer, round by round as decoding would go through it."""
+    from draftproof.core.params import SamplingParams
+    from draftproof.decode.build import make_drafter
+    from draftproof.models.table import TableModel
+    from draftproof.plan.forcing import Text
+    from draftproof.plan.replay import replay
+
+    size = 1 + max(*line["prompt"], *line["answer"])
+    target = TableModel(lambda prefix: [1.0], vocab_size=size, name="recorded")
+    config, drafter = make_drafter(None, {"method": method}, target, None, None)
+    assert drafter is not None
+    longest = config.num_speculative_tokens
+    trace = replay(drafter, target, Text(tuple(line["prompt"]), tuple(line["answer"])), SamplingParams(), longest)
+    at = rounds = nodes = 0
+    while at < len(line["answer"]):
+        nodes += int(trace.drafted[at])
+        at += 1 + int(trace.accept[at].sum())
+        rounds += 1
+    return len(line["answer"]), rounds, nodes
+
+
 def read(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
@@ -103,8 +151,10 @@ def main() -> None:
     recording.add_argument("--tokens", type=int, default=NEW_TOKENS)
     recording.add_argument("--dtype", default="bfloat16")
     recording.add_argument("--threads", type=int, default=1)
+    reporting = verbs.add_parser("report", help="replay every method over the answers")
+    reporting.add_argument("recording", type=Path)
     args = parser.parse_args()
-    record(args)
+    {"record": record, "report": report}[args.verb](args)
 
 
 if __name__ == "__main__":
