@@ -255,7 +255,7 @@ def frequent_ids(texts: Sequence[Text], size: int, vocab_size: int) -> list[int]
 
 
 def _unit(key: str) -> float:
-    """A number in [0, 1) from a key, hashed anew: texts are written in the order of their keys, so the first ones share digits."""
+    """A number in [0, 1) from a key, hashed anew: texts are written in the order of their keys, so early ones share digits."""
     return int(hashlib.sha256(f"split {key}".encode()).hexdigest()[:8], 16) / 16**8
 
 
