@@ -85,7 +85,7 @@ def test_a_draft_model_catches_up_after_every_draft_was_kept() -> None:
             bool(b.draft_tokens) and 0 < len(a.draft_tokens) == a.num_accepted_tokens
             for a, b in zip(rounds, rounds[1:], strict=False)
         )
-    assert foretold == pytest.approx(met, rel=0.06)  # some 2,000 of them, known to 2.5%: a false alarm below 2e-2 per cent
+    assert foretold == pytest.approx(met, rel=0.15)  # both are known to about 3%: a false alarm below 1e-3
     certain = trace_of_coins(np.ones(10), np.ones(10), 1)
     assert expect(certain, 1).catch_ups == play(certain, 1, np.random.default_rng(0)).catch_ups == 4
 

@@ -74,7 +74,7 @@ def acceptance_result(document: Mapping[str, Any]) -> Result | None:
         Column("drafted\n/round", "drafted", ".1f"),
         Column("accept-\nance", "rate", ".2f"),
         Column("peak\nMB", "memory", ".0f"),
-        Column("accepted at position 1, 2, ... once reached", "by_position"),
+        Column("accepted at position 1, 2, ...\nonce reached", "by_position"),
     ]
     return Result("acceptance", "Acceptance and memory", columns, rows, (), lambda figure: None)
 

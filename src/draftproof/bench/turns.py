@@ -8,7 +8,7 @@ from typing import Any
 
 from draftproof.bench.workload import Encoded, Item, encode
 from draftproof.core.params import SamplingParams
-from draftproof.decode.decoder import PlainDecoder
+from draftproof.decode.base import PlainDecoder
 from draftproof.models.protocol import LanguageModel
 
 TOGETHER = 8

@@ -104,12 +104,13 @@ def _generation(given: dict[str, Any]) -> Result:
     from draftproof.simulate.sweep import ACCEPTANCE_RATES
 
     length = given.get("num_speculative_tokens")
+    curve: Any = parse_curve(given["verify_curve"], "--verify-curve") if "verify_curve" in given else None
     common = (
         given.get("tokens", 100),
         given.get("simulations", 50),
         given.get("draft_ms", 5.0),
         given.get("target_ms", 100.0),
-        parse_curve(given["verify_curve"], "--verify-curve") if "verify_curve" in given else None,
+        curve,
         given.get("seed", 0),
     )
     if "acceptance" not in given:

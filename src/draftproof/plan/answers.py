@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from draftproof.core.params import SamplingParams
-from draftproof.decode.decoder import PlainDecoder
+from draftproof.decode.base import PlainDecoder
 from draftproof.models.protocol import LanguageModel
 from draftproof.plan.forcing import Text
 
