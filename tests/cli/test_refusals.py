@@ -51,7 +51,15 @@ WRONG_FLAGS = [
     (("--file", "prompt.txt"), ("--file", "twice")),
     (("--record", "/no/such/folder/rounds.jsonl"), ("/no/such/folder",)),
     (("--target-model", "x"), ("--target-model",)),
+    (("--threads", 10**30), ("--threads", "less than or equal to 1024")),
+    (("--threads", 0), ("--threads", "greater than or equal to 1")),
 ]
+
+
+def test_a_prompt_that_is_no_utf8_is_told(refused: Refused) -> None:
+    """The shell hands over bytes; Python keeps those that are no text as lone surrogates."""
+    sentence = refused("generate", os.fsdecode(b"caf\xe9"), "--target", "no/such")
+    assert "the prompt is not UTF-8 text: character 3" in sentence
 
 
 @pytest.mark.parametrize(("flags", "expected"), WRONG_FLAGS, ids=lambda value: " ".join(map(str, value)))

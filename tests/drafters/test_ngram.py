@@ -92,3 +92,37 @@ def test_rounds_without_a_match_are_rounds_without_a_draft():
 def test_impossible_ranges_are_refused(longest, shortest):
     with pytest.raises(UsageError, match="1 <= min <= max"):
         NGram(longest, shortest)
+
+
+def first_match(context, longest, shortest):
+    """What follows the longest suffix that occurred before, its latest occurrence: one token."""
+    for n in range(min(longest, len(context) - 1), shortest - 1, -1):
+        for end in range(len(context) - 1, n - 1, -1):
+            if context[end - n : end] == context[-n:]:
+                return (context[end],)
+    return ()
+
+
+@pytest.mark.parametrize("longest, shortest", [(12, 1), (12, 8), (12, 10), (40, 3), (9, 9), (8, 8)])
+def test_suffixes_longer_than_the_index_are_found_as_by_first_match(longest, shortest):
+    rng = random.Random(1)
+    found = 0
+    for _ in range(60):
+        block = [rng.randrange(3) for _ in range(14)]
+        context = [*block, *(rng.randrange(3) for _ in range(20)), *block, 5, *block[rng.randrange(12) :]]
+        expected = first_match(context, longest, shortest)
+        assert proposal(context, depth=1, longest=longest, shortest=shortest) == expected
+        found += bool(expected)
+    assert found > 5
+
+
+def test_the_index_does_not_grow_with_the_suffix():
+    text = [i % 7 for i in range(400)]
+    sampling = SamplingParams()
+    laws = LawPipeline(sampling, num_prompt_tokens=400, vocab_size=64)
+    sizes = []
+    for longest in (8, 1000):
+        session = NGram(longest, 1).open(Request(tuple(text), sampling, laws, UNIFORM))
+        proposal(text, session=session)
+        sizes.append(sum(len(key) * len(places) for key, places in session._after.items()))
+    assert sizes[0] == sizes[1]

@@ -35,7 +35,8 @@ Target = Annotated[
 Dtype = Annotated[str, _flag(MACHINE, "--dtype", metavar="NAME", help="auto, bfloat16, float16, float32 or float64.")]
 Device = Annotated[str, _flag(MACHINE, "--device", metavar="NAME", help="auto, cpu, cuda or cuda:N.")]
 Threads = Annotated[
-    int | None, _flag(MACHINE, "--threads", metavar="N", min=1, help="Threads torch may use. Default: its own choice.")
+    int | None,
+    _flag(MACHINE, "--threads", metavar="N", min=1, max=1024, help="Threads torch may use. Default: its own choice."),
 ]
 
 Draft = Annotated[str | None, _flag(SPECULATION, "--draft", metavar="D", help="Draft model; means method draft_model.")]

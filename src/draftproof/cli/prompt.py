@@ -14,7 +14,7 @@ def read_prompt(argument: str | None, file: Path | None) -> str:
     if argument is not None and file is not None:
         raise UsageError("the prompt is given twice, as an argument and with --file: leave one of them out")
     if argument is not None and argument != "-":
-        text = argument
+        text = _as_text(argument, "the prompt")
     elif file is not None and str(file) != "-":
         text = _file_text(file).removesuffix("\n")
     elif argument is None and file is None and sys.stdin.isatty():
@@ -33,7 +33,7 @@ def as_prompt(text: str, tokenizer: Any, *, system: str | None, raw: bool) -> st
             raise UsageError("--system needs a model with a chat template, and this one has none")
         return text
     messages = [{"role": "user", "content": text}]
-    return messages if system is None else [{"role": "system", "content": system}, *messages]
+    return messages if system is None else [{"role": "system", "content": _as_text(system, "--system")}, *messages]
 
 
 def _file_text(file: Path) -> str:
@@ -41,6 +41,15 @@ def _file_text(file: Path) -> str:
         return _decoded(file.read_bytes(), str(file))
     except OSError as error:
         raise UsageError(f"the prompt file {file} cannot be read: {error.strerror or error}") from error
+
+
+def _as_text(argument: str, what: str) -> str:
+    """A command-line argument, whose bytes that are no UTF-8 Python hides as lone surrogates."""
+    try:
+        argument.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{what} is not UTF-8 text: character {error.start} of the argument is none") from error
+    return argument
 
 
 def _decoded(data: bytes, where: str) -> str:

@@ -9,7 +9,7 @@ Drafts are fixed guesses: any choice is exact.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import islice
 
 from draftproof.core.records import ROOT, Observation, Selection
@@ -17,6 +17,12 @@ from draftproof.core.tree import TreeShape
 from draftproof.drafters.builder import DraftBuilder
 from draftproof.drafters.protocol import Request, Wants
 from draftproof.errors import UsageError
+
+INDEXED = 8
+"""Longest n-gram that is entered into the index; a longer suffix is compared token by token where its last INDEXED match."""
+
+COMPARED = 64
+"""How many such places are compared, the latest ones: neither the index nor a look-up grows with the suffix's length."""
 
 
 class NGram:
@@ -110,16 +116,30 @@ class NGramSession:
     def _lookup(self, context: Sequence[int]) -> Iterator[int]:
         """Where matches continue: the longest suffix first, of one length the latest occurrence first; each place once."""
         seen: set[int] = set()
-        for n in range(min(self._longest, len(context) - 1), self._shortest - 1, -1):
-            for after in reversed(self._after.get(tuple(context[-n:]), ())):
+        top = min(self._longest, INDEXED, len(context) - 1)
+        for n in range(top, min(self._shortest, top) - 1, -1):
+            places: Iterable[int] = reversed(self._after.get(tuple(context[-n:]), ()))
+            if n == top == INDEXED < self._longest:
+                places = self._longest_first(context, islice(places, COMPARED))
+            for after in places:
                 if after not in seen:
                     seen.add(after)
                     yield after
 
+    def _longest_first(self, context: Sequence[int], places: Iterable[int]) -> list[int]:
+        """Of places where the last INDEXED tokens match, latest first: those that match `shortest`, the longest match first."""
+        lengths = {}
+        for after in places:
+            n, most = INDEXED, min(self._longest, after)
+            while n < most and context[after - n - 1] == context[-n - 1]:
+                n += 1
+            lengths[after] = n
+        return sorted((after for after in lengths if lengths[after] >= self._shortest), key=lambda after: -lengths[after])
+
     def _index(self, context: Sequence[int]) -> None:
         """Enter the n-grams that end before the last token, so that the suffix never matches itself."""
         for end in range(self._indexed + 1, len(context)):
-            for n in range(self._shortest, min(self._longest, end) + 1):
+            for n in range(min(self._shortest, INDEXED), min(self._longest, INDEXED, end) + 1):
                 self._after.setdefault(tuple(context[end - n : end]), []).append(end)
         self._indexed = max(self._indexed, len(context) - 1)
 
