@@ -99,7 +99,7 @@ def execute(flags: Mapping[str, Any]) -> None:
     if is_many(flags["file"]):
         from draftproof.cli.many import run_file
 
-        totals = run_file(flags, config, overrides)
+        totals = run_file(flags, config, overrides, load, complete_params)
         if flags["as_json"]:
             print(json.dumps(totals))
         if totals["num_failed"]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from draftproof.decode.result import Result
 
 Request = tuple[tuple[int, ...], "SamplingParams"]
+Load = Callable[[Mapping[str, Any], Mapping[str, Any]], "SpeculativeDecoder"]
+Complete = Callable[["SpeculativeDecoder", Any, Mapping[str, Any]], "SamplingParams"]
 
 
 def check_flags(flags: Mapping[str, Any]) -> None:
@@ -44,13 +46,14 @@ def check_flags(flags: Mapping[str, Any]) -> None:
         raise UsageError("--out is the file of prompts itself: name another one")
 
 
-def run_file(flags: Mapping[str, Any], config: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Generate for every line that has no result yet; the totals as a dictionary ready for JSON."""
-    from draftproof.cli.generate import load
-
+def run_file(
+    flags: Mapping[str, Any], config: Mapping[str, Any], overrides: Mapping[str, Any], load: Load, complete: Complete
+) -> dict[str, Any]:
+    """Generate for every line that has no result yet; the totals as a dictionary ready for JSON. load: gives the decoder.
+    complete: the parameters of a prompt from what was set for it."""
     lines = read_lines(flags["file"], overrides)
     decoder = load(flags, config)
-    requests = [_request(decoder, line, flags, overrides) for line in lines]
+    requests = [_request(decoder, line, flags, overrides, complete) for line in lines]
     digests = [
         _digest(decoder, request, "seed" in {**overrides, **line.sampling})
         for line, request in zip(lines, requests, strict=True)
@@ -93,14 +96,14 @@ def _run(
     return {"num_failed": failed, "num_tokens": tokens, "seconds": seconds, "batch_size": size, "bytes": needed}
 
 
-def _request(decoder: SpeculativeDecoder, line: Line, flags: Mapping[str, Any], overrides: Mapping[str, Any]) -> Request:
-    from draftproof.cli.generate import complete_params
-
+def _request(
+    decoder: SpeculativeDecoder, line: Line, flags: Mapping[str, Any], overrides: Mapping[str, Any], complete: Complete
+) -> Request:
     try:
         prompt = line.prompt
         if isinstance(prompt, str):
             prompt = as_prompt(prompt, decoder.tokenizer, system=flags["system"], raw=flags["raw"])
-        return decoder.request(prompt, complete_params(decoder, prompt, {**overrides, **line.sampling}))
+        return decoder.request(prompt, complete(decoder, prompt, {**overrides, **line.sampling}))
     except UsageError as error:
         raise UsageError(f"line {line.number}: {error}") from error
 
