@@ -196,13 +196,13 @@ def test_auto_uses_each_drafter_where_it_is_good():
     table = np.full((size, size), 0.01 / (size - 1))
     table[np.arange(size), follows] = 0.99
     model = TableModel(table / table.sum(axis=1, keepdims=True))
-    costs = {"ngram": RoundCosts(verify=((1, 1.0), (17, 1.2))).as_dict(), "draft_model": PRICES["cheap"].as_dict()}
+    costs = {"suffix": RoundCosts(verify=((1, 1.0), (17, 1.2))).as_dict(), "draft_model": PRICES["cheap"].as_dict()}
     config = {"method": "auto", "model": "d", "costs": costs}
     made = SpeculativeDecoder(model, model, speculative_config=config)
     fresh = made.generate([3], SamplingParams(max_tokens=12, seed=1, temperature=0.0)).stats
     assert set(fresh.rounds_per_drafter) == {"draft_model"}
     known = made.generate([3, 5, 3, 5, 3, 5, 3, 5], SamplingParams(max_tokens=100, seed=1, temperature=0.0)).stats
-    assert known.rounds_per_drafter.get("ngram", 0) > 0
+    assert known.rounds_per_drafter.get("suffix", 0) > 0
 
 
 def test_the_horizon_is_what_the_share_is_taken_of():

@@ -12,6 +12,8 @@ from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from draftproof.core.params import SamplingParams
 from draftproof.core.round_costs import RoundCosts
 from draftproof.drafters.protocol import Drafter
@@ -38,9 +40,15 @@ def measured_costs(decoder: SpeculativeDecoder, clock: Clock = perf_counter) -> 
     found = {}
     for name, drafter in members(decoder.drafter).items():
         longest = len(drafter.tree) if drafter.trees and hasattr(drafter, "tree") else decoder.config.num_speculative_tokens
-        costs = pass_costs(decoder.target, getattr(drafter, "model", None), longest, clock)
+        costs = pass_costs(decoder.target, _draft_model(drafter), longest, clock)
         found[name] = replace(costs, fixed=_outside(decoder, drafter))
     return found
+
+
+def _draft_model(drafter: Drafter) -> LanguageModel | None:
+    """The model whose passes drafting takes; without one, drafting counts as work outside passes."""
+    model = getattr(drafter, "model", None)
+    return model if hasattr(model, "extend_many") else None
 
 
 def members(drafter: Drafter) -> Mapping[str, Drafter]:
@@ -63,8 +71,9 @@ def pass_costs(target: LanguageModel, draft: LanguageModel | None, longest: int,
     def reading(name: str) -> float:
         return max(times[name, chunk] - times[name, 1], 0.0) / (chunk - 1) / step
 
+    ratios = np.maximum.accumulate([times["target", n] / step for n in sorted(lengths)])  # a longer pass is never quicker
     return RoundCosts(
-        verify=tuple((n, times["target", n] / step) for n in sorted(lengths)),
+        verify=tuple(zip(sorted(lengths), ratios.tolist(), strict=True)),
         draft=0.0 if draft is None else times["draft", 1] / step,
         read=0.0 if draft is None else reading("draft"),
         prompt=reading("target"),

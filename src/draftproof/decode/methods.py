@@ -230,11 +230,11 @@ def _lookahead(config: SpeculativeConfig, parts: Parts) -> Drafter:
 
 
 def _auto(config: SpeculativeConfig, parts: Parts) -> Drafter:
-    """The drafters asked for; by default prompt lookup and the draft model."""
+    """The drafters asked for; by default suffix matches and the draft model."""
     from draftproof.drafters.auto import Auto
 
-    makers = {"ngram": _ngram, "draft_model": _draft_model}
-    names = config.option("drafters") or ("ngram", *(["draft_model"] if parts.draft is not None else []))
+    makers = {"ngram": _ngram, "suffix": _suffix, "draft_model": _draft_model}
+    names = config.option("drafters") or ("suffix", *(["draft_model"] if parts.draft is not None else []))
     if "draft_model" in names and parts.draft is None:
         raise UsageError('drafters has "draft_model", which needs "model": a hub id or the folder of a draft model')
     if "draft_model" not in names and parts.draft is not None:
@@ -244,7 +244,7 @@ def _auto(config: SpeculativeConfig, parts: Parts) -> Drafter:
     return Auto({name: makers[name](config, parts) for name in names})
 
 
-AUTO_DRAFTERS = ("draft_model", "ngram")
+AUTO_DRAFTERS = ("draft_model", "ngram", "suffix")
 """What `auto` can choose from."""
 
 
@@ -434,7 +434,7 @@ METHODS: dict[str, Method] = {
             _auto,
             model="draft",
             model_optional=True,
-            options=(DRAFTERS, *LOOKUP, DRAFT_SAMPLE_METHOD),
+            options=(DRAFTERS, *LOOKUP, *SUFFIX, DRAFT_SAMPLE_METHOD),
             adapts=True,
         ),
         Method(

@@ -62,21 +62,30 @@ class SuffixSession:
         self._committed: list[int] = list(request.prompt)
 
     def propose(self, context: Sequence[int], draft: DraftBuilder) -> None:
+        place(self._offer(context, draft.room)[0], draft, context, self._laws)
+
+    def strengths(self, context: Sequence[int]) -> dict[str, int]:
+        """How many tokens of a draft after `context` the counts expect to be accepted, and 1; 0 when there is no draft."""
+        planned, score = self._offer(context, self._drafter.max_tree_depth)
+        return {Suffix.name: 1 + int(score) if planned else 0}
+
+    def _offer(self, context: Sequence[int], room: int) -> tuple[Planned, float]:
+        """The best draft of at most `room` tokens, and its score."""
         self._count(context)
         shared = self._drafter.shared
-        best, score = self._best(self._own, self._own.suffixes(), draft, [], 0.0)
+        best, score = self._best(self._own, self._own.suffixes(), room, [], 0.0)
         if shared is not None:
             with shared.lock:
                 for part in shared.parts():
-                    best, score = self._best(part, part.matches(context), draft, best, score)
-        place(best, draft, context, self._laws)
+                    best, score = self._best(part, part.matches(context), room, best, score)
+        return best, score
 
     def _best(
-        self, counts: SuffixAutomaton, matches: Iterator[Match], draft: DraftBuilder, best: Planned, score: float
+        self, counts: SuffixAutomaton, matches: Iterator[Match], room: int, best: Planned, score: float
     ) -> tuple[Planned, float]:
         """The better of `best` and what `counts` offers after the matches, which come longest first."""
         for state, shortest, longest in matches:
-            budget = self._budget(shortest, longest, draft.room)
+            budget = self._budget(shortest, longest, room)
             if budget <= score:
                 continue
             planned = likeliest(

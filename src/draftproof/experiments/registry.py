@@ -16,6 +16,7 @@ EXPERIMENTS = {
     "markov": "Acceptance that is not independent: tokens per round against the formula.",
     "temperature": "Alpha against temperature for correlated logits.",
     "greedy-drafter": "A drafter that proposes its favourite, under sampled verification.",
+    "adaptive-length": "A length that adapts against the best fixed one.",
     "best-length": "The best draft length over alpha and cost ratio, as a map.",
     "bonus": "What the bonus token is worth.",
     "bugs": "Wrong implementations: published, sampled and exact TV side by side.",

@@ -5,13 +5,16 @@ A_{k+1} is the chance that the first k + 1 drafts are all accepted, lambda the l
 renewal reward; SpecDec++ 2405.19715 states the threshold on A). A is a product of conditional chances. Until the draft law at a
 position is known, its chance is what past rounds say of that position; then it is what they say of laws as sure as this one.
 
-Two prices: before the drafter works for a law, that work and the verification; once the law is there, the verification alone.
+That is the rule where every token costs the same. Measured verification has steps, so what all further drafts bring and cost
+decides, the next one being the first of them. Two prices: before the drafter works for a law, that work and the verification;
+once the law is there, the verification alone.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Hashable
+from math import prod
 
 from draftproof.core.records import Array, Round
 from draftproof.core.round_costs import RoundCosts
@@ -62,16 +65,22 @@ class Survival:
         return best
 
     def room(self, depth: int) -> int:
-        survival = 1.0
-        for chance in self._chances[:depth]:
-            survival *= chance
-        further = depth
-        while further < self._longest:
+        return self._best_end(depth, self._survival(depth))[0] - depth
+
+    def _survival(self, depth: int) -> float:
+        """The chance that the first `depth` drafts of this round are all accepted."""
+        return prod(self._chances[:depth]) if depth <= len(self._chances) else prod(map(self._chance, range(depth)))
+
+    def _best_end(self, depth: int, survival: float) -> tuple[int, float]:
+        """Where to stop after `depth` drafts that survive with this chance, and what going on until there is worth.
+        Looking past the next draft matters where verification has steps: a dear one may stand before cheap ones."""
+        end, best, worth = depth, 0.0, 0.0
+        for further in range(depth, self._longest):
             survival *= self._chance(further)
-            if survival < self._rate * (self.costs.draft + self.costs.more(further)):
-                break
-            further += 1
-        return further - depth
+            worth += survival - self._rate * (self.costs.draft + self.costs.more(further))
+            if worth > best + 1e-12:
+                end, best = further + 1, worth
+        return end, best
 
     def go_on(self, law: Array | None, depth: int) -> bool:
         if depth >= self._longest:
@@ -81,10 +90,9 @@ class Survival:
         if depth == len(self._seen):
             self._seen.append(self._sureness(law))
             self._chances.append(self._classes[self._class(depth)].towards(self._class_prior(depth), CLASS_WEIGHT))
-        survival = 1.0
-        for chance in self._chances[: depth + 1]:
-            survival *= chance
-        return survival >= self._rate * self.costs.more(depth)
+        survival = self._survival(depth + 1)
+        _, after = self._best_end(depth + 1, survival)
+        return survival + after >= self._rate * self.costs.more(depth)
 
     def _chance(self, position: int) -> float:
         return self.acceptance.of(self._strength).at(position)
