@@ -154,6 +154,8 @@ def configs(flags: Mapping[str, Any]) -> list[Any]:
     idle = next((config for config in found if config.method == "none"), None)
     if idle is not None:
         raise UsageError("--speculative-config names no method, so nothing would be drafted")
+    if any(config.options.get("use_heterogeneous_vocab") for config in found):
+        raise UsageError("plan compares laws over the same tokens; measure use_heterogeneous_vocab with bench instead")
     return found
 
 

@@ -62,8 +62,12 @@ def _made(
     if takes_draft and draft is None and (config.model is not None or not config.spec.model_optional):
         raise UsageError(f'method "{config.method}" needs a draft model: pass one, or use SpeculativeDecoder.from_pretrained')
     if takes_draft and draft is not None:
+        across = bool(config.options.get("use_heterogeneous_vocab"))
+        if across and not hasattr(draft, "extend_many"):
+            raise UsageError("use_heterogeneous_vocab needs the draft model with its own tokenizer: HFModel(module, tokenizer)")
         model = as_language_model(draft, tokenizer, device)
-        check_vocabularies(target, model)
+        if not across:
+            check_vocabularies(target, model)
         if hasattr(model, "deliver_to") and hasattr(target, "device"):
             model.deliver_to(target.device)  # the one place where drafts' logits change their device
     config = _chain_where_needed(config, target, *([] if model is None else [model]))

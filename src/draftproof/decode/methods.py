@@ -93,6 +93,13 @@ def layer_numbers(name: str, value: Any) -> tuple[int, ...]:
     return tuple(numbers)
 
 
+def yes_or_no(name: str, value: Any) -> bool:
+    """A check: a truth value."""
+    if not isinstance(value, bool):
+        raise UsageError(f"{name} is {value!r}; allowed: true, false")
+    return value
+
+
 def one_of(*allowed: str) -> Callable[[str, Any], str]:
     """A check: one of these words."""
 
@@ -155,7 +162,22 @@ def _draft_model(config: SpeculativeConfig, parts: Parts) -> Drafter:
     from draftproof.drafters.draft_model import DraftModel
 
     assert parts.draft is not None
-    return DraftModel(parts.draft, config.option("draft_sample_method"), tree=config.shape, selection=siblings(config))
+    how = config.option("draft_sample_method")
+    if config.option("use_heterogeneous_vocab"):
+        from draftproof.models.vocabulary import side_by_side
+
+        between = side_by_side(parts.target, parts.draft)
+        if between is not None:
+            return _across_tokenizers(config, parts.draft, between)
+    return DraftModel(parts.draft, how, tree=config.shape, selection=siblings(config))
+
+
+def _across_tokenizers(config: SpeculativeConfig, draft: LanguageModel, between: Any) -> Drafter:
+    from draftproof.drafters.other_tokenizer import OtherTokenizer
+
+    if config.shape is not None and not config.shape.is_chain:
+        raise UsageError("a draft model with another tokenizer drafts chains; leave the tree out")
+    return OtherTokenizer(draft, between, config.option("heterogeneous_vocab_route"), config.option("draft_sample_method"))
 
 
 def _ngram(config: SpeculativeConfig, parts: Parts) -> Drafter:
@@ -315,6 +337,18 @@ DRAFT_SAMPLE_METHOD = Option(
 TREE_SELECTION = Option(
     "tree_selection", None, one_of(*SIBLINGS), "how the children of a node of a sampled tree come about", vllm=False
 )
+OTHER_TOKENIZER = (
+    Option(
+        "use_heterogeneous_vocab", False, yes_or_no, "take a draft model with another tokenizer; sampled too, unlike in vLLM"
+    ),
+    Option(
+        "heterogeneous_vocab_route",
+        "auto",
+        one_of("auto", "text", "shared"),
+        'across tokenizers: by "text", by "shared" tokens, or the one accepted more so far',
+        vllm=False,
+    ),
+)
 EARLY_EXIT_LAYERS = Option(
     "early_exit_layers", None, count_from(1), "how many of the target's first layers draft; LayerSkip's exit layer", vllm=False
 )
@@ -363,7 +397,7 @@ METHODS: dict[str, Method] = {
             4,
             _draft_model,
             model="draft",
-            options=(DRAFT_SAMPLE_METHOD, TREE_SELECTION),
+            options=(DRAFT_SAMPLE_METHOD, TREE_SELECTION, *OTHER_TOKENIZER),
             trees=True,
             vllm=True,
         ),

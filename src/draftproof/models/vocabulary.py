@@ -7,7 +7,9 @@ from typing import Any
 from array_api_compat import array_namespace, device
 
 from draftproof.core.records import Array
-from draftproof.errors import VocabularyMismatchError
+from draftproof.errors import UsageError, VocabularyMismatchError
+from draftproof.models.spelling import TokenizerSpelling
+from draftproof.models.transcript import Vocabularies
 
 MAX_PADDING = 1024
 """Without tokenizers, output layers whose sizes differ by at most this (and by half) count as padded differently."""
@@ -34,12 +36,34 @@ def check_same_tokens(target_tokenizer: Any, draft_tokenizer: Any, target_vocab_
     if 2 * len(wrong) >= max(1, len(shared)):
         raise VocabularyMismatchError(
             f"the draft model has another tokenizer altogether ({len(wrong)} of {len(shared)} ids stand for other tokens);"
-            " drafting across tokenizers is not supported yet: take a draft model of the target's family"
+            ' say "use_heterogeneous_vocab": true to draft across tokenizers, or take a draft model of the target\'s family'
         )
     if wrong:
         shown = "; ".join(f"{i} is {target_tokens[i]!r} and {draft_tokens[i]!r}" for i in wrong[:_SHOWN])
         more = f"; {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
         raise VocabularyMismatchError(f"target and draft model mean other tokens by the same ids: id {shown}{more}")
+
+
+def side_by_side(target: Any, draft: Any) -> Vocabularies | None:
+    """The vocabularies of two models whose tokenizers differ; None when every shared id stands for the same token.
+
+    UsageError when one of them has no tokenizer, or one that spells tokens in an unknown way."""
+    ours, theirs = getattr(target, "tokenizer", None), getattr(draft, "tokenizer", None)
+    for model, tokenizer in ((target, ours), (draft, theirs)):
+        if tokenizer is None:
+            raise UsageError(f"drafting across tokenizers needs both; {model.name} has none")
+    try:
+        check_same_tokens(ours, theirs, target.vocab_size, draft.vocab_size)
+        return None
+    except VocabularyMismatchError:
+        return Vocabularies(
+            TokenizerSpelling(ours),
+            TokenizerSpelling(theirs),
+            target_size=target.vocab_size,
+            draft_size=draft.vocab_size,
+            target_ends=target.eos_token_ids,
+            draft_ends=draft.eos_token_ids,
+        )
 
 
 def _check_sizes(target_vocab_size: int, draft_vocab_size: int) -> None:
