@@ -185,7 +185,7 @@ def test_what_cannot_be_is_refused_in_a_sentence():
         SpeculativeDecoder(draft, target, target.tokenizer, speculative_config={"use_heterogeneous_vocab": True, "tree": "2,1"})
     with pytest.raises(UsageError, match="allowed: auto, shared, text"):
         decoder(target, draft, "letters")
-    with pytest.raises(UsageError, match="allowed: true, false"):
+    with pytest.raises(UsageError, match="allowed: true and false"):
         decoder(target, draft, use_heterogeneous_vocab="yes")
     with pytest.raises(UsageError, match="neither byte by byte"):
         decoder(target, HFModel(llama(vocab_size=64), word_tokenizer()))

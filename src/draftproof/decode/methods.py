@@ -93,13 +93,6 @@ def layer_numbers(name: str, value: Any) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-def yes_or_no(name: str, value: Any) -> bool:
-    """A check: a truth value."""
-    if not isinstance(value, bool):
-        raise UsageError(f"{name} is {value!r}; allowed: true, false")
-    return value
-
-
 def one_of(*allowed: str) -> Callable[[str, Any], str]:
     """A check: one of these words."""
 
