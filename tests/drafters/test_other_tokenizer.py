@@ -161,7 +161,7 @@ def test_the_draft_model_reads_the_text_and_nothing_else(route, monkeypatch):
     for ids in read:
         assert ids[0] == draft.tokenizer.bos_token_id and draft.tokenizer.bos_token_id not in ids[1:]
         spelled = b"".join(between.draft.spelled(token) or b"" for token in ids[1:])
-        assert spelled.startswith(b" " + HARD[:60].encode())
+        assert spelled.startswith(b" " + HARD.replace("<|end|>", "")[:50].encode())  # an end token the draft lacks is left out
 
 
 def test_the_same_tokenizer_is_no_other_tokenizer():
