@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -71,10 +72,14 @@ def suffix_paths(context: Tokens, depth: int, *, chain: bool) -> list[Tokens]:
     score = 0.0
     for length in range(min(DEPTH, len(context)), 0, -1):
         budget = min(depth, NODES, int(FACTOR * length), DEPTH - length)
-        shares = _best_first(lambda path, n=length: _after([context], (*context[-n:], *path)), budget, budget, FLOOR, chain)
+        shares = _best_first(partial(_after_tail, context, context[-length:]), budget, budget, FLOOR, chain)
         if sum(shares.values()) > score:
             best, score = list(shares), sum(shares.values())
     return best
+
+
+def _after_tail(context: Tokens, tail: Tokens, path: Tokens) -> dict[int, tuple[int, int]]:
+    return _after([context], (*tail, *path))
 
 
 def retrieval_paths(context: Tokens, depth: int) -> list[Tokens]:
@@ -82,7 +87,7 @@ def retrieval_paths(context: Tokens, depth: int) -> list[Tokens]:
     for length in range(len(context), 1, -1):
         tail = context[-length:]
         if any(tail == document[i : i + length] for document in CORPUS for i in range(len(document) - length + 1)):
-            return list(_best_first(lambda path, tail=tail: _corpus_after(tail, path), NODES, min(depth, NODES), 0.0, False))
+            return list(_best_first(partial(_corpus_after, tail), NODES, min(depth, NODES), 0.0, False))
     return []
 
 

@@ -159,7 +159,8 @@ def dynamic_tree(reference: Reference, laws: LawPipeline, context: tuple[int, ..
             logits = reference.logits(context, path)
             chances = logits - np.logaddexp.reduce(logits)
             for token in laws.best_tokens(logits, context, path, DYNAMIC_TOP_K):
-                level[(*path, token)] = scores.get(path, 0.0) + chances[token]
+                longer = (*path, token)
+                level[longer] = scores.get(path, 0.0) + chances[token]
         scores |= level
         frontier = sorted(level, key=lambda path: -level[path])[:DYNAMIC_TOP_K]
     return sorted(scores, key=lambda path: (-scores[path], len(path)))[:DYNAMIC_NODES]

@@ -12,7 +12,8 @@ from draftproof.core.rules import RULES
 from draftproof.core.tree import TreeShape
 from draftproof.decode.lengths import LENGTHS, MOST
 from draftproof.decode.lengths.auto_off import SHARE
-from draftproof.decode.methods import METHODS, Method, count_from, one_of, readers
+from draftproof.decode.methods import METHODS, Method, readers
+from draftproof.decode.methods.checks import count_from, one_of
 from draftproof.decode.schedule import KEY, BatchSchedule
 from draftproof.errors import UsageError
 

@@ -22,9 +22,12 @@ class Spelling(Protocol):
     """specials: special tokens by content. starts: ids that belong before a text. leads_with_space: whether a text's first word
     gets a space of its own."""
 
-    specials: Mapping[str, int]
-    starts: tuple[int, ...]
-    leads_with_space: bool
+    @property
+    def specials(self) -> Mapping[str, int]: ...
+    @property
+    def starts(self) -> tuple[int, ...]: ...
+    @property
+    def leads_with_space(self) -> bool: ...
 
     def spelled(self, token: int) -> bytes | None:
         """What a token stands for; None for special tokens and ids without one."""

@@ -90,7 +90,8 @@ def _accepted(head: Head, states: States, steps: int) -> tuple[Tensor, Tensor] |
 
 def _same_rows(states: States, ahead: int, steps: int) -> Tensor:
     """Of the rows trained `ahead` positions on, the indices of those also trained `steps` positions on."""
-    long, indices, first = dict(states.rows(steps)), [], 0
+    long, first = dict(states.rows(steps)), 0
+    indices: list[int] = []
     for i, rows in states.rows(ahead):
         indices += range(first, first + len(long.get(i, ())))
         first += len(rows)

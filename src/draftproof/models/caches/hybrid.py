@@ -10,10 +10,10 @@ from draftproof.models.caches.full import FullLayer
 from draftproof.models.caches.window import WindowLayer
 
 
-class HybridFullLayer(LinearAttentionLayer, FullLayer):
+class HybridFullLayer(LinearAttentionLayer, FullLayer):  # type: ignore[override]
     """`update` and sizes are the attention part's, `update_conv_state` and its like the recurrent part's."""
 
-    attention_part: type = FullLayer
+    attention_part: Any = FullLayer
 
     def __init__(self, owner: Any, number: int, number_of_states: int = 1) -> None:
         self.attention_part.__init__(self, owner, number)
@@ -24,9 +24,9 @@ class HybridFullLayer(LinearAttentionLayer, FullLayer):
         (self.attention_part if states else LinearAttentionLayer).lazy_initialization(self, *states, **named)
 
 
-class HybridWindowLayer(LinearAttentionLayer, WindowLayer):
+class HybridWindowLayer(LinearAttentionLayer, WindowLayer):  # type: ignore[override]
     """The same with a sliding window."""
 
-    attention_part: type = WindowLayer
+    attention_part: Any = WindowLayer
     __init__ = HybridFullLayer.__init__
     lazy_initialization = HybridFullLayer.lazy_initialization

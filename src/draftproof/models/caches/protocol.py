@@ -19,10 +19,14 @@ class LayerCache(Protocol):
     """name: the kind, as messages and `doctor` say it. layers: what transformers is given, by layer index.
     supports_trees: whether a pass may branch. shares_passes: whether several sequences can be read in one pass."""
 
-    name: str
-    layers: Mapping[int, Any]
-    supports_trees: bool
-    shares_passes: bool
+    @property
+    def name(self) -> str: ...
+    @property
+    def layers(self) -> Mapping[int, Any]: ...
+    @property
+    def supports_trees(self) -> bool: ...
+    @property
+    def shares_passes(self) -> bool: ...
 
     def prepare(self, layout: Layout) -> None:
         """Make room for a pass; its `start` is what `rollback` or `finish` said last, and restorable."""

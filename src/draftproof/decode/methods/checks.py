@@ -1,0 +1,70 @@
+"""Checks of the values of options: each gives the value to keep, or raises UsageError with what is allowed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from draftproof.errors import UsageError
+
+
+def count_from(least: int) -> Callable[[str, Any], int]:
+    """A check: a whole number from `least`."""
+
+    def check(name: str, value: Any) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise UsageError(f"{name} is {value!r}; allowed: a whole number from {least}")
+        return value
+
+    return check
+
+
+def layer_numbers(name: str, value: Any) -> tuple[int, ...]:
+    """A check: a list of different whole numbers from 0."""
+    numbers = list(value) if isinstance(value, (list, tuple)) else [value]
+    whole = all(isinstance(number, int) and not isinstance(number, bool) and number >= 0 for number in numbers)
+    if not whole or len(set(numbers)) < len(numbers):
+        raise UsageError(f"{name} is {value!r}; allowed: a list of different layers, numbered from 0")
+    return tuple(numbers)
+
+
+def one_of(*allowed: str) -> Callable[[str, Any], str]:
+    """A check: one of these words."""
+
+    def check(name: str, value: Any) -> str:
+        if not isinstance(value, str) or value not in allowed:
+            raise UsageError(f"{name} is {value!r}; allowed: {', '.join(sorted(allowed))}")
+        return value
+
+    return check
+
+
+def one_to(most: int) -> Callable[[str, Any], int]:
+    """A check: a whole number from 1 to `most`."""
+
+    def check(name: str, value: Any) -> int:
+        if count_from(1)(name, value) > most:
+            raise UsageError(f"{name} is {value!r}; allowed: a whole number from 1 to {most}")
+        return int(value)
+
+    return check
+
+
+def number_from(least: float, most: float = float("inf")) -> Callable[[str, Any], float]:
+    """A check: a number from `least` to `most`."""
+
+    def check(name: str, value: Any) -> float:
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or not least <= value <= most or math.isinf(value):
+            allowed = f"a number from {least:g}" + ("" if math.isinf(most) else f" to {most:g}")
+            raise UsageError(f"{name} is {value!r}; allowed: {allowed}")
+        return float(value)
+
+    return check
+
+
+def yes_or_no(name: str, value: Any) -> bool:
+    """A check: true or false."""
+    if not isinstance(value, bool):
+        raise UsageError(f"{name} is {value!r}; allowed: true and false")
+    return value

@@ -1,0 +1,76 @@
+"""Methods that draft with heads on the target's own hidden states."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from draftproof.decode.methods.checks import count_from
+from draftproof.decode.methods.method import Method, Option, Parts
+from draftproof.decode.methods.models import DRAFT_SAMPLE_METHOD
+from draftproof.drafters.protocol import Drafter
+
+if TYPE_CHECKING:
+    from draftproof.decode.config import SpeculativeConfig
+
+
+def _medusa(config: SpeculativeConfig, parts: Parts) -> Drafter:
+    from draftproof.drafters.medusa import Medusa
+
+    return Medusa(_head("medusa", config, parts), tree=config.shape)
+
+
+def _eagle(config: SpeculativeConfig, parts: Parts) -> Drafter:
+    """One drafter for both generations of heads: they differ in the network alone."""
+    from draftproof.drafters.eagle import Eagle
+
+    return Eagle(
+        _head(config.method, config, parts),
+        config.option("draft_sample_method"),
+        num_nodes=config.option("dynamic_tree_nodes"),
+        top_k=config.option("dynamic_tree_top_k"),
+        name=config.method,
+    )
+
+
+def _head(method: str, config: SpeculativeConfig, parts: Parts) -> Any:
+    from draftproof.heads.folder import load_head
+    from draftproof.heads.target import target_view
+
+    assert config.model is not None
+    return load_head(config.model, target_view(parts.target), method)
+
+
+DYNAMIC_TREE = (
+    Option("dynamic_tree_nodes", 0, count_from(0), "nodes of EAGLE-2's tree, the likeliest; 0 drafts a chain", vllm=False),
+    Option("dynamic_tree_top_k", 10, count_from(1), "continuations of a node that EAGLE-2's tree looks at", vllm=False),
+)
+
+HEAD_METHODS = (
+    Method(
+        "medusa",
+        "heads on the last hidden state, one a position",
+        4,
+        _medusa,
+        model="folder",
+        trees=True,
+        vllm=True,
+    ),
+    Method(
+        "eagle",
+        "a head that predicts the target's next feature",
+        4,
+        _eagle,
+        model="folder",
+        options=(DRAFT_SAMPLE_METHOD, *DYNAMIC_TREE),
+        vllm=True,
+    ),
+    Method(
+        "eagle3",
+        "a head over three fused layers of the target",
+        4,
+        _eagle,
+        model="folder",
+        options=(DRAFT_SAMPLE_METHOD, *DYNAMIC_TREE),
+        vllm=True,
+    ),
+)
