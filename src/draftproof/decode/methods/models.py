@@ -23,7 +23,7 @@ def draft_model(config: SpeculativeConfig, parts: Parts) -> Drafter:
 
     assert parts.draft is not None
     how = config.option("draft_sample_method")
-    if config.option("use_heterogeneous_vocab"):
+    if config.options.get("use_heterogeneous_vocab"):
         from draftproof.models.vocabulary import side_by_side
 
         between = side_by_side(parts.target, parts.draft)
