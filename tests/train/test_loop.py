@@ -161,8 +161,8 @@ def test_a_departure_beyond_chance_is_told():
 @pytest.mark.parametrize("method", ["medusa", "eagle", "eagle3"])
 def test_from_texts_to_a_checked_folder(tmp_path, method):
     target = speaker()
-    settings = Settings(steps=120, batch_size=8, unroll=3, learning_rate=1e-2, warmup=10, evaluate_every=60, patience=0)
-    corpus = [text for text in texts()] * 1
+    settings = Settings(steps=240, batch_size=8, unroll=3, learning_rate=1e-2, warmup=10, evaluate_every=60, patience=0)
+    corpus = texts()
     keyed = [Text(f"{i * 2654435761 % 2**32:08x}00000000", "toy", text.tokens, text.prompt) for i, text in enumerate(corpus)]
     trained = train_head(target, keyed, Recipe(method, draft_vocab_size=SIZE, num_heads=3, length=3), settings, tmp_path)
     assert trained.faults == ()
