@@ -45,13 +45,7 @@ class DecoderSession:
 
     def generate(self, prompt: Prompt, params: SamplingParams | None = None, *, cancel: Cancel | None = None) -> Result:
         """Like the decoder's `generate` for one prompt; `num_cached_tokens` of the result says how many were not read again."""
-        turn = self.stream(prompt, params, cancel=cancel)
-        while True:
-            try:
-                next(turn)
-            except StopIteration as done:
-                result: Result = done.value
-                return result
+        return _result_of(self.stream(prompt, params, cancel=cancel))
 
     def stream(
         self,
@@ -180,13 +174,7 @@ class Chat:
 
     def send(self, text: str, params: SamplingParams | None = None, *, cancel: Cancel | None = None) -> Result:
         """The answer to `text`; both become part of the history."""
-        turn = self.stream(text, params, cancel=cancel)
-        while True:
-            try:
-                next(turn)
-            except StopIteration as done:
-                result: Result = done.value
-                return result
+        return _result_of(self.stream(text, params, cancel=cancel))
 
     def stream(
         self,
@@ -233,3 +221,13 @@ def common_prefix(one: Sequence[int], other: Sequence[int]) -> int:
     """How many tokens both begin with."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def _result_of(turn: Generator[Piece, None, Result]) -> Result:
+    """Run a turn to its end, its pieces unseen."""
+    while True:
+        try:
+            next(turn)
+        except StopIteration as done:
+            result: Result = done.value
+            return result
