@@ -3,41 +3,20 @@
 from __future__ import annotations
 
 import json
-import re
+from dataclasses import replace
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 from draftproof.errors import UsageError
-from draftproof.heads.eagle import Eagle
 from draftproof.heads.eagle3 import Eagle3, fused_layers
 from draftproof.heads.folder import load_head, save_head
 from draftproof.heads.medusa import Medusa
 from draftproof.heads.target import fingerprint, target_view
 from draftproof.models.hf import HFModel
+from published_heads import METHODS, fresh, published_eagle, published_medusa, view
 from tiny import VOCAB, llama
-
-METHODS = ("medusa", "eagle", "eagle3")
-
-
-def view(**changes):
-    module = llama(num_hidden_layers=4, **changes)
-    return target_view(HFModel(module, name="tiny", check=False))
-
-
-def fresh(method, target):
-    torch.manual_seed(1)
-    if method == "medusa":
-        head = Medusa.of(target, num_heads=3, num_layers=2)
-    elif method == "eagle":
-        head = Eagle.of(target)
-    else:
-        head = Eagle3.of(target, range(0, VOCAB, 2))
-    with torch.no_grad():
-        for weights in head.parameters():
-            weights.add_(torch.randn_like(weights) * 0.1)
-    return head
 
 
 def change_config(folder, **changes):
@@ -78,7 +57,7 @@ def test_the_config_is_the_one_servers_read(kept):
         assert config["model_type"] == "medusa" and config["num_heads"] == 3 and config["num_hidden_layers"] == 2
         assert {"blocks.0.layers.1.weight", "blocks.2.layers.0.bias", "lm_heads.2.weight"} <= names
     elif method == "eagle":
-        assert config["speculators_model_type"] == "eagle" and config["fusion_bias"] is True
+        assert config["speculators_model_type"] == "eagle" and config["fusion_bias"] is False
         assert {"fusion_fc.weight", "transformer.self_attn.q_proj.weight"} <= names
     else:
         assert config["speculators_model_type"] == "eagle3" and config["norm_before_residual"] is False
@@ -205,20 +184,6 @@ def test_no_folder_no_config_no_weights(tmp_path):
         load_head(tmp_path, target)
 
 
-def published_medusa(folder, head, *, pickle):
-    """As FasterDecoding/Medusa saves it."""
-    heads, blocks = head.config.num_heads, head.config.num_layers
-    tensors = {}
-    for name, tensor in head.state_dict().items():
-        name = re.sub(r"^blocks\.(\d+)\.(\d+)\.linear", r"\1.\2.linear", name)
-        tensors[re.sub(r"^lm_heads\.(\d+)", rf"\1.{blocks}", name)] = tensor.clone()
-    (folder / "config.json").write_text(json.dumps({"medusa_num_heads": heads, "medusa_num_layers": blocks}))
-    if pickle:
-        torch.save(tensors, folder / "medusa_lm_head.pt")
-    else:
-        save_file(tensors, folder / "medusa_lm_head.safetensors")
-
-
 @pytest.mark.parametrize("pickle", [True, False])
 def test_medusa_as_published(tmp_path, pickle):
     target = view()
@@ -235,18 +200,80 @@ def test_eagle_as_published(tmp_path, method):
     """SafeAILab's files: one pickled state dict with the target's embedding in it, a Llama config beside it."""
     target = view()
     head = fresh(method, target)
-    tensors = {name: tensor.clone() for name, tensor in head.state_dict().items()}
-    if method == "eagle3":
-        tensors = {name.replace("layers.0.", "midlayer."): tensor for name, tensor in tensors.items()}
-    tensors["embed_tokens.weight"] = target.embed(torch.arange(VOCAB))
-    torch.save(tensors, tmp_path / "pytorch_model.bin")
-    config = head.config.to_dict() | {"draft_vocab_size": VOCAB // 2}
-    (tmp_path / "config.json").write_text(json.dumps(config))
+    published_eagle(tmp_path, head, target)
     loaded = load_head(tmp_path, target, method)
     assert torch.equal(loaded.fc.weight, head.fc.weight)
     assert torch.equal(loaded.layers[0].self_attn.q_proj.weight, head.layers[0].self_attn.q_proj.weight)
     with pytest.raises(UsageError, match=r"carries embed_tokens.weight of another target"):
         load_head(tmp_path, view(seed=5), method)
+
+
+PUBLISHED = {
+    "medusa": ("medusa_lm_head.pt", "1.0.linear.weight", r"blocks\.1\.0\.linear\.weight"),
+    "eagle": ("pytorch_model.bin", "layers.0.mlp.up_proj.weight", r"layers\.0\.mlp\.up_proj\.weight"),
+    "eagle3": ("pytorch_model.bin", "midlayer.hidden_norm.weight", r"layers\.0\.hidden_norm\.weight"),
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_is_wrong_with_a_published_file_is_named(tmp_path, method):
+    """A tensor missing, one too many, one of another shape, and a target of another width, in every published layout."""
+    target = view()
+    head = fresh(method, target)
+    if method == "medusa":
+        published_medusa(tmp_path, head, pickle=True)
+    else:
+        published_eagle(tmp_path, head, target)
+    file, name, ours = PUBLISHED[method]
+    whole = torch.load(tmp_path / file, weights_only=True)
+    for changed, said in (
+        ({key: tensor for key, tensor in whole.items() if key != name}, f"lacks {ours}"),
+        (whole | {"strange.weight": torch.zeros(2)}, r"has strange\.weight, which"),
+        (whole | {name: torch.zeros(3)}, rf"has {ours} of shape \[3\] where"),
+        (whole | {name: whole[name] / 0}, f"is damaged: {ours} hold NaN"),
+    ):
+        torch.save(changed, tmp_path / file)
+        with pytest.raises(UsageError, match=said):
+            load_head(tmp_path, target, method)
+    torch.save(whole, tmp_path / file)
+    other = view(hidden_size=16)
+    with pytest.raises(
+        UsageError, match=r"of shape \[\d+, 32\] where" if method == "medusa" else "is for a target of hidden size 32"
+    ):
+        load_head(tmp_path, other, method)
+
+
+def test_rows_that_only_pad_the_output_layer_are_cut(tmp_path):
+    """A head made for all rows of a target's output layer fits the target, whose tokenizer has fewer ids."""
+    target = view()
+    head = fresh("medusa", target)
+    save_head(tmp_path, head, target)
+    narrower = replace(target, vocab_size=VOCAB - 3, output_weight=target.output_weight[:-3])
+    change_config(tmp_path, draftproof=...)
+    loaded = load_head(tmp_path, narrower, "medusa")
+    assert torch.equal(loaded.lm_heads[1].weight, head.lm_heads[1].weight[:-3])
+    change_tensors(tmp_path, lambda t: t.update({"lm_heads.1.weight": torch.zeros(VOCAB + 1, 32)}))
+    with pytest.raises(UsageError, match=r"has lm_heads\.1\.weight of shape \[65, 32\] where \[61, 32\]"):
+        load_head(tmp_path, narrower, "medusa")
+
+
+def test_a_head_over_the_whole_vocabulary_may_leave_its_tables_out(tmp_path):
+    target = view()
+    head = Eagle3.of(target, range(VOCAB))
+    save_head(tmp_path, head, target)
+    change_tensors(tmp_path, lambda tensors: [tensors.pop(name) for name in ("d2t", "t2d")])
+    loaded = load_head(tmp_path, target, "eagle3")
+    assert loaded.draft_ids.tolist() == list(range(VOCAB)) and bool(loaded.t2d.all())
+
+
+@pytest.mark.parametrize("variant", ["norm_before_fc", "fc_norm", "norm_output"])
+def test_variants_that_compute_otherwise_are_refused(tmp_path, variant):
+    """`norm_output` adds no tensor, so only the configuration tells; run as if it were not there, the head drafts nonsense."""
+    target = view()
+    save_head(tmp_path, fresh("eagle3", target), target)
+    change_config(tmp_path, **{variant: True})
+    with pytest.raises(UsageError, match=variant):
+        load_head(tmp_path, target)
 
 
 def test_rotary_settings_come_from_the_target_and_are_kept(tmp_path):

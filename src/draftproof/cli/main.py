@@ -36,6 +36,7 @@ VERBS = {
     "build-store": "Count a corpus of yours into a file that drafters look in.",
     "audit": "Check that a decoder's output law is exactly its target's.",
     "train": "Train draft heads and draft models on text the target wrote itself.",
+    "export": "Hand a trained head over to another engine.",
     "doctor": "Say what this machine and a pair of models can do, and why not more.",
     "simulate": "Tell what a draft would bring, from acceptance and cost alone.",
     "experiments": "Run the experiments on exactness and speed, and draw their figures.",

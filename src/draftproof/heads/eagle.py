@@ -49,8 +49,9 @@ class Eagle(nn.Module):
 
     @classmethod
     def of(cls, target: TargetView, **changes: Any) -> Eagle:
-        """A fresh head for `target`, in float32."""
-        return cls(layer_config(target, **changes), target).to(target.device)
+        """A fresh head for `target`, in float32; without a bias in the fusing layer, for which vLLM has no place."""
+        bias = bool(changes.pop("bias", False))
+        return cls(layer_config(target, **changes), target, bias=bias).to(target.device)
 
     def fuse(self, hidden: Mapping[int, Any]) -> Tensor:
         return as_tensor(hidden[self.hidden_layers[0]], self.fc.weight)

@@ -6,8 +6,8 @@ model, where the folder says which one it was (our own do, by a fingerprint of t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,8 @@ from draftproof.heads.eagle3 import Eagle3, fused_layers
 from draftproof.heads.layouts import Stored, read_layout
 from draftproof.heads.medusa import Medusa, MedusaConfig
 from draftproof.heads.target import TargetView
+from draftproof.heads.writing import files_of, write_folder
 
-SPECULATORS_VERSION = "0.9.0"
 Head = Medusa | Eagle | Eagle3
 
 _LAYER_KEYS = ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "vocab_size")
@@ -39,16 +39,29 @@ def save_head(
     """Write `model.safetensors` and `config.json`; the config appears last, so a folder with one is complete.
 
     length: the draft length that is proposed to servers. card: what is known of the head, kept under "draftproof"."""
-    from safetensors.torch import save_file
-
-    path = Path(folder)
-    path.mkdir(parents=True, exist_ok=True)
-    config, tensors = _medusa_files(head) if isinstance(head, Medusa) else _eagle_files(head, target, length)
+    config, tensors = files_of(stored_of(head, target), target.name, architectures_of(target.config), length)
     config["draftproof"] = {"version": __version__, "target": about(target), "card": dict(card or {})}
-    save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, path / "model.safetensors")
-    part = path / "config.json.part"
-    part.write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
-    part.replace(path / "config.json")
+    write_folder(folder, config, tensors)
+
+
+def architectures_of(config: Any) -> list[str]:
+    """What a target's (transformers) configuration calls its architecture."""
+    return list(getattr(config, "architectures", None) or [])
+
+
+def stored_of(head: Head, target: TargetView) -> Stored:
+    """A network in the form that layouts are written from."""
+    tensors, layers = head.state_dict(), head.hidden_layers
+    if isinstance(head, Medusa):
+        shape: dict[str, Any] = {"num_heads": head.config.num_heads, "num_layers": head.config.num_layers}
+        return Stored("medusa", shape, tensors, layers, about_target=about(target))
+    entries = {name: value for name, value in head.config.to_dict().items() if value is not None}
+    entries.pop("transformers_version", None)
+    if isinstance(head, Eagle3):
+        shape = {"layer": entries, "norm_before_residual": head.norm_before_residual}
+    else:
+        shape = {"layer": entries, "bias": head.fc.bias is not None}
+    return Stored(method_of(head), shape, tensors, layers, about_target=about(target))
 
 
 def about(target: TargetView) -> dict[str, Any]:
@@ -68,6 +81,7 @@ def load_head(folder: str | Path, target: TargetView, method: str | None = None)
     if method is not None and stored.method != method:
         raise UsageError(f"{folder} holds a head for method {stored.method!r}, not {method!r}")
     _check_target(folder, stored, target)
+    stored = replace(stored, tensors=_fitted(stored, target))
     head = _network(folder, stored, target)
     _check_tensors(folder, stored.tensors, head.state_dict())
     head.load_state_dict({name: stored.tensors[name] for name in head.state_dict()})
@@ -75,6 +89,21 @@ def load_head(folder: str | Path, target: TargetView, method: str | None = None)
         _check_draft_ids(folder, head)
     _check_borrowed(folder, stored.borrowed, target)
     return head.to(target.device, target.dtype).eval().requires_grad_(False)
+
+
+def _fitted(stored: Stored, target: TargetView) -> dict[str, Tensor]:
+    """The tensors over the ids the target really has: rows that only pad its output layer are cut off. A head over all of its
+    ids may leave out which ones these are."""
+    rows = int(getattr(target.config, "vocab_size", target.vocab_size))
+    tensors = dict(stored.tensors)
+    for name, tensor in stored.tensors.items():
+        if (name.startswith("lm_heads.") or name == "t2d") and target.vocab_size < len(tensor) <= rows:
+            tensors[name] = tensor[: target.vocab_size]
+    whole = len(tensors.get("lm_head.weight", ())) == target.vocab_size
+    if stored.method == "eagle3" and whole and not {"d2t", "t2d"} & set(tensors):
+        tensors["d2t"] = torch.zeros(target.vocab_size, dtype=torch.long)
+        tensors["t2d"] = torch.ones(target.vocab_size, dtype=torch.bool)
+    return tensors
 
 
 def _network(folder: str | Path, stored: Stored, target: TargetView) -> Head:
@@ -85,7 +114,7 @@ def _network(folder: str | Path, stored: Stored, target: TargetView) -> Head:
     if stored.method == "medusa":
         last = target.num_layers if layers is None else _one_layer(folder, layers)
         return Medusa(MedusaConfig(target.width, target.vocab_size, last, **stored.shape))
-    config = _llama_config(folder, stored.shape["layer"])
+    config = layer_shape(folder, stored.shape["layer"])
     if config.hidden_size != target.width:
         raise UsageError(f"{folder} is for a target of hidden size {config.hidden_size}; {target.name} has {target.width}")
     if stored.method == "eagle":
@@ -111,7 +140,8 @@ def _one_layer(folder: str | Path, layers: tuple[int, ...]) -> int:
     return layers[0]
 
 
-def _llama_config(folder: str | Path, entries: Mapping[str, Any]) -> Any:
+def layer_shape(folder: str | Path, entries: Mapping[str, Any]) -> Any:
+    """The (transformers) LlamaConfig of a head's layer. UsageError for a shape that is not said, or that no head here has."""
     from transformers import LlamaConfig
 
     missing = [name for name in _LAYER_KEYS if name not in entries and name != "num_key_value_heads"]
@@ -171,67 +201,3 @@ def _check_borrowed(folder: str | Path, borrowed: Mapping[str, Tensor], target: 
         same_shape = tensor.ndim == 2 and tensor.shape[0] >= target.vocab_size and tensor.shape[1] == target.width
         if not same_shape or not torch.allclose(tensor[ids].float(), own.float().cpu(), rtol=2e-2, atol=1e-3):
             raise UsageError(f"{folder} carries {name} of another target than {target.name}")
-
-
-def _medusa_files(head: Medusa) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """vLLM's layout for Medusa."""
-    config = {
-        "model_type": "medusa",
-        "architectures": ["MedusaModel"],
-        "hidden_size": head.config.hidden_size,
-        "vocab_size": head.config.vocab_size,
-        "truncated_vocab_size": head.config.vocab_size,
-        "num_heads": head.config.num_heads,
-        "num_hidden_layers": head.config.num_layers,
-        "original_lm_head": False,
-        "medusa_fc_bias": True,
-        "hidden_state_layer_ids": list(head.hidden_layers),
-    }
-    tensors = {}
-    for name, tensor in head.state_dict().items():
-        parts = name.split(".")
-        if parts[0] == "blocks":
-            name = f"blocks.{parts[1]}.layers.{parts[2]}.{parts[4]}"
-        tensors[name] = tensor
-    return config, tensors
-
-
-def _eagle_files(head: Eagle | Eagle3, target: TargetView, length: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The `speculators` layout."""
-    layer = {
-        name: value for name, value in head.config.to_dict().items() if value is not None and name != "transformers_version"
-    }
-    architectures = getattr(target.config, "architectures", None) or []
-    proposal = {"proposal_type": "greedy", "speculative_tokens": length, "verifier_accept_k": 1, "accept_tolerance": 0.0}
-    method = method_of(head)
-    config: dict[str, Any] = {
-        "speculators_model_type": method,
-        "speculators_version": SPECULATORS_VERSION,
-        "tie_word_embeddings": False,
-        "transformer_layer_config": layer,
-        "speculators_config": {
-            "algorithm": method,
-            "default_proposal_method": "greedy",
-            "proposal_methods": [proposal],
-            "verifier": {"name_or_path": target.name, "architectures": list(architectures)},
-        },
-    }
-    tensors = dict(head.state_dict())
-    if isinstance(head, Eagle3):
-        config |= {
-            "architectures": ["Eagle3Speculator"],
-            "draft_vocab_size": len(head.d2t),
-            "norm_before_residual": head.norm_before_residual,
-            "target_hidden_size": None,
-            "eagle_aux_hidden_state_layer_ids": list(head.hidden_layers),
-        }
-        return config, tensors
-    config |= {
-        "architectures": ["EagleSpeculator"],
-        "transformer_layer_architecture": "LlamaDecoderLayer",
-        "layernorms": False,
-        "fusion_bias": head.fc.bias is not None,
-        "hidden_state_layer_ids": list(head.hidden_layers),
-    }
-    renamed = {name.replace("fc.", "fusion_fc.", 1) if name.startswith("fc.") else name: t for name, t in tensors.items()}
-    return config, {name.replace("layers.0.", "transformer.", 1): tensor for name, tensor in renamed.items()}

@@ -26,7 +26,8 @@ WEIGHT_FILES = ("model.safetensors", "medusa_lm_head.safetensors", "medusa_lm_he
 class Stored:
     """A head as it was found. shape: the entries its network is made from. tensors: by our names. hidden_layers: ids of the
     target's hidden states it was trained on, None where the layout does not say. borrowed: copies of the target's own
-    tensors that the file carries along ("embed_tokens.weight", "lm_head.weight")."""
+    tensors that the file carries along ("embed_tokens.weight", "lm_head.weight"). about_target: what the file says of its
+    target. length: the draft length it proposes, None where it does not say."""
 
     method: str
     shape: Mapping[str, Any]
@@ -34,6 +35,7 @@ class Stored:
     hidden_layers: tuple[int, ...] | None = None
     borrowed: Mapping[str, Tensor] = field(default_factory=dict)
     about_target: Mapping[str, Any] = field(default_factory=dict)
+    length: int | None = None
 
 
 def read_layout(folder: str | Path) -> Stored:
@@ -41,7 +43,7 @@ def read_layout(folder: str | Path) -> Stored:
     path = Path(folder).expanduser()
     config = _config(path)
     tensors = _tensors(path)
-    about = dict(config.get("draftproof") or {}).get("target") or {}
+    about = _about(config)
     kind = config.get("speculators_model_type")
     if kind == "eagle3":
         return _speculators_eagle3(path, config, tensors, about)
@@ -57,7 +59,7 @@ def read_layout(folder: str | Path) -> Stored:
     if "medusa_num_heads" in config:
         return _published_medusa(path, config, tensors)
     if any(name.endswith("fc.weight") for name in tensors) and "num_attention_heads" in config:
-        return _published_eagle(config, tensors)
+        return _published_eagle(config, tensors, about)
     raise UsageError(f"{path} holds no head in a layout known here (speculators, Medusa, EAGLE): see docs/train.md")
 
 
@@ -67,9 +69,12 @@ def _speculators_eagle3(path: Path, config: Mapping[str, Any], tensors: dict[str
         raise UsageError(f"{path}/config.json does not say which hidden states it reads (eagle_aux_hidden_state_layer_ids)")
     if "norm_before_residual" not in config:
         raise UsageError(f"{path}/config.json leaves out norm_before_residual, whose default differs between programs")
+    for variant in ("norm_before_fc", "fc_norm", "norm_output"):
+        if config.get(variant) or layer.get(variant):
+            raise UsageError(f"{path} is of a variant with norms of its own around the fusing layer ({variant}), not read here")
     shape = {"layer": layer, "norm_before_residual": bool(config["norm_before_residual"])}
     kept, borrowed = _split(tensors, ("embed_tokens.weight",))
-    return Stored("eagle3", shape, kept, tuple(ids), borrowed, about)
+    return Stored("eagle3", shape, kept, tuple(ids), borrowed, about, _proposed_length(config))
 
 
 def _speculators_eagle(path: Path, config: Mapping[str, Any], tensors: dict[str, Tensor], about: Mapping[str, Any]) -> Stored:
@@ -82,7 +87,7 @@ def _speculators_eagle(path: Path, config: Mapping[str, Any], tensors: dict[str,
     kept, borrowed = _split(renamed, ("embed_tokens.weight", "lm_head.weight"))
     shape = {"layer": _layer(path, config), "bias": bool(config.get("fusion_bias"))}
     layers = config.get("hidden_state_layer_ids")
-    return Stored("eagle", shape, kept, None if layers is None else tuple(layers), borrowed, about)
+    return Stored("eagle", shape, kept, None if layers is None else tuple(layers), borrowed, about, _proposed_length(config))
 
 
 def _published_medusa(path: Path, config: Mapping[str, Any], tensors: dict[str, Tensor]) -> Stored:
@@ -95,14 +100,28 @@ def _published_medusa(path: Path, config: Mapping[str, Any], tensors: dict[str, 
     return Stored("medusa", {"num_heads": heads, "num_layers": blocks}, renamed)
 
 
-def _published_eagle(config: Mapping[str, Any], tensors: dict[str, Tensor]) -> Stored:
+def _published_eagle(config: Mapping[str, Any], tensors: dict[str, Tensor], about: Mapping[str, Any]) -> Stored:
     renamed = {re.sub(r"^midlayer\.", "layers.0.", re.sub(r"^model\.", "", name)): t for name, t in tensors.items()}
     third = "d2t" in renamed or any("hidden_norm" in name for name in renamed)
     kept, borrowed = _split(renamed, ("embed_tokens.weight",) if third else ("embed_tokens.weight", "lm_head.weight"))
-    layer = {name: value for name, value in config.items() if name != "architectures"}
+    layer = {name: value for name, value in config.items() if name not in ("architectures", "bias", "draftproof")}
     if third:
-        return Stored("eagle3", {"layer": layer, "norm_before_residual": False}, kept, borrowed=borrowed)
-    return Stored("eagle", {"layer": layer, "bias": "fc.bias" in kept}, kept, borrowed=borrowed)
+        return Stored("eagle3", {"layer": layer, "norm_before_residual": False}, kept, None, borrowed, about)
+    return Stored("eagle", {"layer": layer, "bias": "fc.bias" in kept}, kept, None, borrowed, about)
+
+
+def _about(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What the file says of its target: our own folders much, those of `speculators` a name."""
+    said = dict(dict(config.get("draftproof") or {}).get("target") or {})
+    verifier = dict(dict(config.get("speculators_config") or {}).get("verifier") or {})
+    return said or ({"name": verifier["name_or_path"]} if verifier.get("name_or_path") else {})
+
+
+def _proposed_length(config: Mapping[str, Any]) -> int | None:
+    """The draft length that a folder in the `speculators` layout proposes."""
+    proposals = dict(config.get("speculators_config") or {}).get("proposal_methods") or [{}]
+    length = proposals[0].get("speculative_tokens")
+    return length if isinstance(length, int) and length > 0 else None
 
 
 def _split(tensors: Mapping[str, Tensor], borrowed: tuple[str, ...]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

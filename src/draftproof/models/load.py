@@ -75,6 +75,13 @@ def load_model(
     return HFModel(module, tokenizer, name=str(name_or_path), max_length=max_length, check=check, notes=notes)
 
 
+def load_config(name_or_path: str | Path) -> Any:
+    """The configuration of the model that `load_model` would load by this name; no weights are read. UsageError likewise."""
+    place, offline = locate(str(name_or_path))
+    with _one_sentence(name_or_path), no_progress_bars():
+        return _load_config(place, {"local_files_only": offline}, None)
+
+
 def _load_config(place: str, common: dict[str, Any], max_length: int | None) -> Any:
     """The config at `place`, if the model can be decoded exactly; a drafter's is refused before transformers wonders at it."""
     from transformers import AutoConfig, PreTrainedConfig
