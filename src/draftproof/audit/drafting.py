@@ -119,8 +119,10 @@ TREES: dict[str, TreeShape] = {
     "lopsided": TreeShape((-1, -1, 0, 0)),
     "[2,2]": TreeShape.from_levels((2, 2)),
     "[2,1,1]": TreeShape.from_levels((2, 1, 1)),
+    "[2,2]-1": TreeShape((-1, -1, 0, 0, 1)),
+    "[2,1,1]-1": TreeShape((-1, -1, 0, 1, 2)),
 }
-"""The shapes that rules for trees are proven on."""
+"""The shapes that rules for trees are proven on; the last two stand for those of six nodes where five are the most."""
 
 
 GUESSED = ("suffix", "suffix_tree", "retrieval")

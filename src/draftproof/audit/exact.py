@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from draftproof.audit.drafting import Kind, TreeKind, kind_named
 from draftproof.audit.expected import expected_tokens_of_round
 from draftproof.audit.expected_trees import expected_tokens_of_tree
+from draftproof.audit.remembered import RememberedLaws
 from draftproof.audit.toys import pairs
 from draftproof.core.chance import Purpose
 from draftproof.core.enumerate import EnumeratingChance, KeyFunction, Known, outcomes, round_key
@@ -101,10 +102,10 @@ def harness(case: Case, wrap: Callable[[TableModel], LanguageModel] = lambda mod
     """The generation of `case`, ready for its first round. `wrap` may turn the models into torch ones."""
     pair = pairs()[case.pair]
     model = wrap(pair.target)
-    laws = LawPipeline(
+    laws = RememberedLaws(
         case.sampling, num_prompt_tokens=len(PROMPT), vocab_size=model.vocab_size, eos_token_ids=model.eos_token_ids
     )
-    drafts = LawPipeline(
+    drafts = RememberedLaws(
         case.sampling, num_prompt_tokens=len(PROMPT), vocab_size=model.vocab_size, eos_token_ids=model.eos_token_ids
     )
     kind = kind_named(case.draft, pair.target, pair.draft, drafts, wrap)
@@ -183,6 +184,7 @@ class Walk:
 
     def _rounds(self, generation: Generation, known: Known) -> Iterator[tuple[float, Generation, Known]]:
         """Every outcome of one round, run on a copy: (probability, the generation after it, keys that could come again)."""
+        made = self.made
 
         def run(chance: EnumeratingChance) -> Generation:
             after = clone(generation)
@@ -191,7 +193,6 @@ class Walk:
             after.chance_at = _no_chance
             return after
 
-        made = self.made
         start = len(generation.context)
         for outcome, after in outcomes(run, start, known, share=made.share, key=made.key):
             open_keys = {k: v for k, v in outcome.known.items() if _may_repeat(k, len(after.context), made.key)}
@@ -206,7 +207,9 @@ class Walk:
 
 def clone(generation: Generation) -> Generation:
     """A copy whose sequence state is its own and whose models, laws and rule are shared."""
-    after = replace(generation, context=list(generation.context), stopper=copy.copy(generation.stopper))
+    after = copy.copy(generation)
+    after.context, after.stopper = list(generation.context), copy.copy(generation.stopper)
+    after.logprobs, after.prompt_logprobs = list(generation.logprobs), list(generation.prompt_logprobs)
     after.session = _clone_session(generation.session)
     if generation.drafting is not None:
         after.drafting = copy.copy(generation.drafting)

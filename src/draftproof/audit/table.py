@@ -61,8 +61,11 @@ CHAIN_RULES = tuple(name for name, rule in LOSSLESS.items() if rule.selections >
 TREE_RULES = tuple((name, selection) for name, rule in LOSSLESS.items() if rule.trees for selection in sorted(rule.selections))
 """Every rule that takes trees with every selection of siblings it is exact for."""
 
-SMALL_TREES = ("chain", "[2,1]", "lopsided")
-"""At most 5 nodes; the larger shapes of TREES are in `tree_product` only."""
+SMALL_TREES = ("chain", "[2,2]-1", "[2,1,1]-1", "lopsided")
+"""At most 5 nodes: what the covering array is made of."""
+
+LARGE_TREES = ("chain", "[2,1]", "lopsided", "[2,2]", "[2,1,1]")
+"""Up to 6 nodes: what the full product is made of."""
 
 
 def product(rules: Sequence[str] = CHAIN_RULES) -> Iterator[Case]:
@@ -81,7 +84,7 @@ def covering(rules: Sequence[str] = CHAIN_RULES) -> list[Case]:
 
 def tree_product(rules: Sequence[str] = tuple(LOSSLESS)) -> Iterator[Case]:
     """Every cell of the table of trees."""
-    for kind, params, shape, pair in cartesian(_tree_rules(rules), PARAMETERS, TREES, TREE_PAIRS):
+    for kind, params, shape, pair in cartesian(_tree_rules(rules), PARAMETERS, LARGE_TREES, TREE_PAIRS):
         yield tree_case(kind, params, shape, pair)
 
 

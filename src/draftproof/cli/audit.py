@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,6 +12,7 @@ import typer
 from draftproof.errors import UsageError
 
 if TYPE_CHECKING:
+    from draftproof.audit.ceilings import Achieved
     from draftproof.audit.exact import Proof
     from draftproof.audit.mutants import Catch
 
@@ -27,6 +29,7 @@ def audit(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document on the last line.")] = False,
 ) -> None:
     """Prove exactness by summing the law of the whole decode loop over every outcome."""
+    from draftproof.audit.ceilings import achieved
     from draftproof.audit.mutants import catch
     from draftproof.audit.table import (
         covering,
@@ -50,8 +53,9 @@ def audit(
     proofs = _track(prove_all(cases, workers), len(cases), "proving")
     mutants = [m for m in MUTANTS if rule is None or m.natural == rule]
     catches = _track(map(catch, mutants), len(mutants), "planting faults")
-    report = _report(proofs, catches)
-    _print(proofs, catches, report)
+    ceilings = achieved(rules)
+    report = _report(proofs, catches, ceilings)
+    _print(proofs, catches, ceilings, report)
     if as_json:
         print(json.dumps(report))
     raise typer.Exit(0 if report["verdict"] == "exact" else 1)
@@ -64,7 +68,7 @@ def _track(items: Any, total: int, what: str) -> list[Any]:
     return list(track(items, total=total, description=what, console=Console(stderr=True), transient=True))
 
 
-def _report(proofs: list[Proof], catches: list[Catch]) -> dict[str, Any]:
+def _report(proofs: list[Proof], catches: list[Catch], ceilings: list[Achieved]) -> dict[str, Any]:
     failed = [p for p in proofs if not p.holds]
     caught = sum(c.caught for c in catches)
     return {
@@ -86,6 +90,7 @@ def _report(proofs: list[Proof], catches: list[Catch]) -> dict[str, Any]:
             }
             for c in catches
         ],
+        "one_position": [asdict(row) for row in ceilings],
     }
 
 
@@ -102,7 +107,7 @@ def _cell(proof: Proof) -> dict[str, Any]:
     }
 
 
-def _print(proofs: list[Proof], catches: list[Catch], report: dict[str, Any]) -> None:
+def _print(proofs: list[Proof], catches: list[Catch], ceilings: list[Achieved], report: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -121,6 +126,15 @@ def _print(proofs: list[Proof], catches: list[Catch], report: dict[str, Any]) ->
         worst_tv, worst_length = max(p.tv for p in of_rule), max(p.length_error for p in of_rule)
         table.add_row(name, str(len(of_rule)), str(sum(p.rounds for p in of_rule)), f"{worst_tv:.1e}", f"{worst_length:.1e}")
     console.print(table)
+    most = Table(title="Accepted at one position of the toys (mean), and the most any rule could make of the same drafts")
+    most.add_column("rule")
+    most.add_column("drafts")
+    for title in ("accepted", "ceiling"):
+        most.add_column(title, justify="right")
+    for row in ceilings:
+        kind = row.selection.replace("_", " ")
+        most.add_row(row.rule, f"{row.num_drafts} {kind}", f"{row.accepted:.3f}", f"{row.ceiling:.3f}")
+    console.print(most)
     faults = Table(title="Planted faults")
     faults.add_column("fault")
     for title in ("TV", "length", "caught"):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from array_api_compat import array_namespace, device
 
 from draftproof.core.chance import Chance
+from draftproof.core.laws import as_numpy
 from draftproof.core.records import ROOT, Array, Draft, Verdict
 
 if TYPE_CHECKING:
@@ -14,7 +16,8 @@ if TYPE_CHECKING:
 
 
 def sibling_law(draft: Draft, child: int, like: Array) -> Array:
-    """The law [vocab], float64, that `child` was drawn from given its earlier siblings; `like` [vocab] names type and device.
+    """The law [vocab], float64, that `child` was drawn from given its earlier siblings; `like` [vocab], the target's law as
+    `widened` gives it, names type and device.
 
     fixed: one-hot. iid: the parent's recorded law. without_replacement: that law without the earlier siblings' tokens,
     renormalised. top_k_plus_one: without all other siblings' tokens, renormalised; of meaning for the last child only."""
@@ -24,12 +27,27 @@ def sibling_law(draft: Draft, child: int, like: Array) -> Array:
     if draft.selection == "fixed":
         places = xp.arange(like.shape[0], device=device(like))
         return xp.astype(places == draft.tokens[child], xp.float64)
-    law = xp.astype(draft.laws[parent], xp.float64)
+    law = xp.astype(as_numpy(draft.laws[parent]), xp.float64)
     if draft.selection == "iid":
         return law
     others = siblings if draft.selection == "top_k_plus_one" else siblings[: siblings.index(child)]
     removed = [draft.tokens[node] for node in others if node != child]
     return without(law, removed)
+
+
+def widened(law: Array) -> Array:
+    """`law` [vocab] in float64; in NumPy when it lies in a CPU's memory, where a vocabulary is cheaper to work on."""
+    law = as_numpy(law)
+    xp = array_namespace(law)
+    return xp.astype(law, xp.float64)
+
+
+def remainder(law: Array, taken: Array) -> tuple[Array, float]:
+    """(law - taken)_+ [vocab] and its mass."""
+    xp = array_namespace(law)
+    left = law - taken
+    left = xp.where(left > 0, left, xp.zeros_like(left))
+    return left, float(xp.sum(left))
 
 
 def without(law: Array, removed: list[int]) -> Array:
@@ -43,13 +61,22 @@ def without(law: Array, removed: list[int]) -> Array:
     return kept / total if float(total) > 0 else kept
 
 
-def follow_target(draft: Draft, target_laws: TargetLaws, chance: Chance) -> Verdict:
-    """Emit the target's own draws, and go on below a candidate for as long as one of them equals the draw."""
+def descend(choose: Callable[[int], tuple[int | None, int]]) -> Verdict:
+    """Walk down from the root. `choose(node)` gives the child of `node` that is accepted, None where the walk ends, and the
+    token emitted after `node`."""
     path: list[int] = []
     while True:
-        node = path[-1] if path else ROOT
-        token = int(target_laws.draw(node, chance))
-        child = draft.child(node, token)
-        if child is None:
+        accepted, token = choose(path[-1] if path else ROOT)
+        if accepted is None:
             return Verdict(tuple(path), token)
-        path.append(child)
+        path.append(accepted)
+
+
+def follow_target(draft: Draft, target_laws: TargetLaws, chance: Chance) -> Verdict:
+    """Emit the target's own draws, and go on below a candidate for as long as one of them equals the draw."""
+
+    def choose(node: int) -> tuple[int | None, int]:
+        token = int(target_laws.draw(node, chance))
+        return draft.child(node, token), token
+
+    return descend(choose)

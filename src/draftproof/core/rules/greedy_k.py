@@ -9,13 +9,11 @@ Q' is empty and Y is drawn from P. Fixed candidates are the case without a draw.
 
 from __future__ import annotations
 
-from array_api_compat import array_namespace
-
 from draftproof.core.chance import Chance, Purpose
 from draftproof.core.laws import residual
 from draftproof.core.records import ROOT, Draft, Selection, Verdict
 from draftproof.core.rules.protocol import TargetLaws
-from draftproof.core.siblings import sibling_law
+from draftproof.core.siblings import descend, sibling_law, widened
 
 
 class GreedyK:
@@ -28,22 +26,16 @@ class GreedyK:
     def verify(self, draft: Draft, target_laws: TargetLaws, chance: Chance) -> Verdict:
         if not draft.tokens:
             return Verdict((), int(target_laws.draw(ROOT, chance)))
-        path: list[int] = []
-        while True:
-            accepted, token = self._choose(path[-1] if path else ROOT, draft, target_laws, chance)
-            if accepted is None:
-                return Verdict(tuple(path), token)
-            path.append(accepted)
+        return descend(lambda node: self._choose(node, draft, target_laws, chance))
 
     def _choose(self, node: int, draft: Draft, target_laws: TargetLaws, chance: Chance) -> tuple[int | None, int]:
         """The child of `node` that is accepted (None: none) and the token emitted after `node`."""
-        law = target_laws.row(node)
+        law = widened(target_laws.row(node))
         children = draft.children.get(node, ())
         if children and draft.selection == "top_k_plus_one":
             drawn = children[-1]
             token, rest = draft.tokens[drawn], sibling_law(draft, drawn, law)
-            ratio = array_namespace(law).astype(law[token], rest.dtype) / rest[token]
-            if chance.bernoulli(float(ratio), Purpose.ACCEPT, drawn):
+            if chance.bernoulli(float(law[token] / rest[token]), Purpose.ACCEPT, drawn):
                 return drawn, token
             law = residual(law, rest)
         token = int(chance.draw(law, Purpose.REPLACEMENT, node + 1))

@@ -14,6 +14,7 @@ from array_api_compat import array_namespace
 from draftproof.core.chance import Chance, Purpose
 from draftproof.core.records import ROOT, Array, Draft, Selection, Verdict
 from draftproof.core.rules.protocol import TargetLaws
+from draftproof.core.siblings import descend, sibling_law, widened
 
 
 class KSeq:
@@ -26,22 +27,16 @@ class KSeq:
     def verify(self, draft: Draft, target_laws: TargetLaws, chance: Chance) -> Verdict:
         if not draft.tokens:
             return Verdict((), int(target_laws.draw(ROOT, chance)))
-        path: list[int] = []
-        while True:
-            accepted, token = self._choose(path[-1] if path else ROOT, draft, target_laws, chance)
-            if accepted is None:
-                return Verdict(tuple(path), token)
-            path.append(accepted)
+        return descend(lambda node: self._choose(node, draft, target_laws, chance))
 
     def _choose(self, node: int, draft: Draft, target_laws: TargetLaws, chance: Chance) -> tuple[int | None, int]:
         """The child of `node` that is accepted (None: none) and the token emitted after `node`."""
-        law = target_laws.row(node)
+        target = widened(target_laws.row(node))
         children = draft.children.get(node, ())
         if not children or draft.selection == "fixed":
-            token = int(chance.draw(law, Purpose.REPLACEMENT, node + 1))
+            token = int(chance.draw(target, Purpose.REPLACEMENT, node + 1))
             return draft.child(node, token), token
-        xp = array_namespace(law)
-        target, drafted = xp.astype(law, xp.float64), xp.astype(draft.laws[node], xp.float64)
+        drafted = sibling_law(draft, children[0], target)
         rho = division_factor(target, drafted, len(children))
         for child in children:
             token = draft.tokens[child]
@@ -52,17 +47,41 @@ class KSeq:
 
 
 def division_factor(target: Array, drafted: Array, k: int) -> float:
-    """rho*: the least rho in [1, k] with 1 - (1 - beta)^k <= rho beta, from above, to 1e-15 of k; laws [vocab] in float64."""
+    """rho*: the least rho in [1, k] with 1 - (1 - beta)^k <= rho beta, from above, to 1e-15 of k; laws [vocab] in float64.
+
+    Of beta(rho) = sum min(Q, P/rho) every halving of [low, high] settles which of the two is the smaller for more tokens: where
+    P <= low Q it is P/rho from here on, where P >= high Q it is Q. Only the open ones are summed again."""
     low, high = 1.0, float(k)
     if _fits(target, drafted, low, k):
         return low
+    open_target, open_drafted = target, drafted
+    scaled = whole = 0.0
     for _ in range(60):
+        if open_target.shape[0] > 0:
+            below, above, open_target, open_drafted = _settled(open_target, open_drafted, low, high)
+            scaled, whole = scaled + below, whole + above
         middle = 0.5 * (low + high)
-        if _fits(target, drafted, middle, k):
+        if _fits(open_target, open_drafted, middle, k, scaled / middle + whole):
             high = middle
         else:
             low = middle
+    while high < k and not _fits(target, drafted, high, k):  # the parts were summed in another order
+        high *= 1.0 + 1e-15
     return high
+
+
+def _fits(target: Array, drafted: Array, rho: float, k: int, settled: float = 0.0) -> bool:
+    xp = array_namespace(target)
+    beta = settled + (float(xp.sum(xp.minimum(drafted, target / rho))) if target.shape[0] > 0 else 0.0)
+    return 1.0 - (1.0 - beta) ** k <= rho * beta
+
+
+def _settled(target: Array, drafted: Array, low: float, high: float) -> tuple[float, float, Array, Array]:
+    """Sum of P where min(Q, P/rho) is P/rho for all rho in [low, high]; sum of Q where it is Q; P and Q of the other tokens."""
+    xp = array_namespace(target)
+    below, above = target <= low * drafted, target >= high * drafted
+    left = ~(below | above)
+    return float(xp.sum(target[below])), float(xp.sum(drafted[above & ~below])), target[left], drafted[left]
 
 
 def rejected_mass(target: Array, drafted: Array, rho: float, k: int) -> Array:
@@ -75,9 +94,3 @@ def rejected_mass(target: Array, drafted: Array, rho: float, k: int) -> Array:
     left = target - common * ((1.0 - (1.0 - beta) ** k) / beta)
     left = xp.where(left > 0, left, xp.zeros_like(left))
     return xp.where(xp.sum(left) > 0, left, target)
-
-
-def _fits(target: Array, drafted: Array, rho: float, k: int) -> bool:
-    xp = array_namespace(target)
-    beta = float(xp.sum(xp.minimum(drafted, target / rho)))
-    return 1.0 - (1.0 - beta) ** k <= rho * beta

@@ -10,12 +10,10 @@ A fixed candidate has a one-hot Q. One level accepts 1 - prod_i (1 - sum min(P_i
 
 from __future__ import annotations
 
-from array_api_compat import array_namespace
-
 from draftproof.core.chance import Chance, Purpose
-from draftproof.core.records import ROOT, Array, Draft, Selection, Verdict
+from draftproof.core.records import ROOT, Draft, Selection, Verdict
 from draftproof.core.rules.protocol import TargetLaws
-from draftproof.core.siblings import sibling_law
+from draftproof.core.siblings import descend, remainder, sibling_law, widened
 
 
 class RecursiveRejection:
@@ -28,24 +26,15 @@ class RecursiveRejection:
     def verify(self, draft: Draft, target_laws: TargetLaws, chance: Chance) -> Verdict:
         if not draft.tokens:
             return Verdict((), int(target_laws.draw(ROOT, chance)))
-        path: list[int] = []
-        while True:
-            accepted, law = self._try_children(path[-1] if path else ROOT, draft, target_laws, chance)
-            if accepted is None:
-                return Verdict(tuple(path), int(chance.draw(law, Purpose.REPLACEMENT, 0)))
-            path.append(accepted)
+        return descend(lambda node: self._choose(node, draft, target_laws, chance))
 
-    def _try_children(self, node: int, draft: Draft, target_laws: TargetLaws, chance: Chance) -> tuple[int | None, Array]:
-        """The accepted child of `node`, or None, and the law [vocab] that the rejections left."""
-        law = target_laws.row(node)
-        xp = array_namespace(law)
-        law = xp.astype(law, xp.float64)
+    def _choose(self, node: int, draft: Draft, target_laws: TargetLaws, chance: Chance) -> tuple[int | None, int]:
+        """The child of `node` that is accepted (None: none) and the token emitted after `node`."""
+        law = widened(target_laws.row(node))
         for child in draft.children.get(node, ()):
             token, drawn_from = draft.tokens[child], sibling_law(draft, child, law)
             if chance.bernoulli(float(law[token] / drawn_from[token]), Purpose.ACCEPT, child):
-                return child, law
-            left = law - drawn_from
-            left = xp.where(left > 0, left, xp.zeros_like(left))
-            mass = xp.sum(left)
-            law = left / mass if float(mass) > 0 else law  # no mass: rounding, as in `residual`
-        return None, law
+                return child, token
+            left, mass = remainder(law, drawn_from)
+            law = left / mass if mass > 0 else law  # no mass: rounding, as in `residual`
+        return None, int(chance.draw(law, Purpose.REPLACEMENT, 0))

@@ -12,12 +12,10 @@ without replacement keep the claim. The root is visited with r = 1 and never fai
 
 from __future__ import annotations
 
-from array_api_compat import array_namespace
-
 from draftproof.core.chance import Chance, Purpose
 from draftproof.core.records import ROOT, Array, Draft, Selection, Verdict
 from draftproof.core.rules.protocol import TargetLaws
-from draftproof.core.siblings import sibling_law
+from draftproof.core.siblings import remainder, sibling_law, widened
 
 
 class Traversal:
@@ -39,18 +37,14 @@ class Traversal:
 
 def _visit(node: int, success: float, draft: Draft, target_laws: TargetLaws, chance: Chance) -> tuple[int, Array] | None:
     """The node below which the round ends and the law [vocab] of the token there; None with probability 1 - success."""
-    law = target_laws.row(node)
-    xp = array_namespace(law)
-    law = xp.astype(law, xp.float64)
+    law = widened(target_laws.row(node))
     for child in draft.children.get(node, ()):
         token, drawn_from = draft.tokens[child], sibling_law(draft, child, law)
         reach = min(1.0, success * float(law[token]) / float(drawn_from[token]))
         ended = _visit(child, reach, draft, target_laws, chance) if reach > 0 else None
         if ended is not None:
             return ended
-        left = success * law - drawn_from
-        left = xp.where(left > 0, left, xp.zeros_like(left))
-        mass = float(xp.sum(left))
+        left, mass = remainder(success * law, drawn_from)
         if mass == 0.0:
             return None
         success, law = mass / (mass + (1.0 - success)), left / mass

@@ -13,6 +13,7 @@ from array_api_compat import array_namespace
 from draftproof.core.chance import Chance
 from draftproof.core.records import ROOT, Draft, Selection, Verdict
 from draftproof.core.rules.protocol import TargetLaws
+from draftproof.core.siblings import widened
 
 EPSILON = 0.09
 DELTA = 0.3
@@ -38,8 +39,8 @@ class Typical:
 
 def is_typical(law: object, token: int) -> bool:
     """Whether `law` [vocab] gives `token` more than min(EPSILON, DELTA * exp(-entropy))."""
-    xp = array_namespace(law)
-    mass = xp.astype(law, xp.float64)
+    mass = widened(law)
+    xp = array_namespace(mass)
     logs = xp.log(xp.where(mass > 0, mass, xp.ones_like(mass)))
     threshold = DELTA * xp.exp(xp.sum(mass * logs))
     return float(mass[token]) > min(EPSILON, float(threshold))
