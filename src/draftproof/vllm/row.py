@@ -1,0 +1,118 @@
+"""One request inside vLLM, as a proposer sees it: its text so far, the drafter's session, and the draft under verification."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+
+from draftproof.core.chance import KeyedChance, stream_key
+from draftproof.core.params import SamplingParams
+from draftproof.core.pipeline import LawPipeline
+from draftproof.core.records import Observation, Origin, Round
+from draftproof.decode.adapt import length_controller
+from draftproof.decode.config import SpeculativeConfig
+from draftproof.decode.drive import drive
+from draftproof.decode.length import Situation
+from draftproof.drafters.builder import DraftBuilder
+from draftproof.drafters.protocol import Drafter, Request
+from draftproof.models.protocol import LanguageModel
+
+
+@dataclass(frozen=True)
+class Verifier:
+    """vLLM's target, as far as a drafter from tokens asks of one: it reads chains, and nothing of ours calls it."""
+
+    name: str
+    vocab_size: int
+    max_length: int
+    eos_token_ids: tuple[int, ...] = ()
+    supports_trees: bool = field(default=False)
+
+
+class Row:
+    """drafter, config: what drafts, and how lengths adapt. prompt: the tokens before the first that was generated."""
+
+    def __init__(self, drafter: Drafter, config: SpeculativeConfig, verifier: Verifier, prompt: Any) -> None:
+        self.place = -1
+        self._verifier = verifier
+        self._context: list[int] = prompt.tolist()
+        self._known = np.array(prompt)
+        self._draft: tuple[int, ...] = ()
+        self._told = 0  # tokens the drafter knows that the target has read
+        self._decides = False  # whether the controller has been asked about a round yet
+        params = SamplingParams()  # vLLM does not show the request's own; what they forbid is rejected
+        laws = LawPipeline(params, num_prompt_tokens=len(prompt), vocab_size=verifier.vocab_size)
+        target = cast(LanguageModel, verifier)
+        self._session = drafter.open(Request(tuple(self._context), params, laws, target))
+        self._controller = length_controller(config, drafter)
+
+    @property
+    def length(self) -> int:
+        """Tokens known."""
+        return len(self._context)
+
+    def goes_on(self, text: Any) -> bool:
+        """Whether `text` is this request's, one step later: the known text and at most the draft and one token more.
+
+        A text that grew by more is another request, such as the next turn of a chat, even if it begins alike."""
+        grown = len(text) - self.length
+        return 0 < grown <= len(self._draft) + 1 and np.array_equal(text[: self.length], self._known)
+
+    def read(self, text: Any) -> None:
+        """Take what is new in `text`, the outcome of the last draft, and tell drafter and controller."""
+        start, new = self.length, text[self.length :].tolist()
+        accepted = 0
+        while accepted < min(len(new) - 1, len(self._draft)) and new[accepted] == self._draft[accepted]:
+            accepted += 1
+        last: Origin = "plain" if not self._draft else "bonus" if accepted == len(self._draft) else "replacement"
+        origins: list[Origin] = ["draft"] * accepted
+        record = Round(
+            start=start,
+            draft_tokens=self._draft,
+            draft_parents=tuple(range(-1, len(self._draft) - 1)),
+            tokens=tuple(new),
+            origins=(*origins, *[last] * (len(new) - accepted)),
+            num_accepted_tokens=accepted,
+            reached=min(accepted + 1, len(self._draft)),
+        )
+        self._context += new
+        self._known = np.array(text)
+        if self._controller is not None and self._decides:
+            self._controller.observe(record)
+        self._session.observe(Observation(start=self._told, tokens=tuple(self._context[self._told : -1]), round=record))
+        self._told, self._draft = self.length - 1, ()
+
+    def draft(self, longest: int) -> list[int]:
+        """A draft of at most `longest` tokens that the target's context still holds."""
+        remaining = self._verifier.max_length - self.length
+        depth = max(min(longest, remaining - 1), 0)
+        depth = depth if self._controller is None else self._decided(depth, remaining)
+        chance = KeyedChance(stream_key(0, 0), self.length)
+        policy = None if self._controller is None else self._controller.go_on
+        worth = None if self._controller is None else self._controller.room
+        builder = DraftBuilder(chance, depth=depth, vocab_size=self._verifier.vocab_size, policy=policy, worth=worth)
+        if depth > 0:
+            proposal = self._session.propose(self._context, builder)
+            if proposal is not None:
+                drive(proposal)
+        self._draft = builder.build().tokens
+        return list(self._draft)
+
+    def _decided(self, longest: int, remaining: int) -> int:
+        """What the controller makes of the draft length, and which of several drafters it chooses."""
+        assert self._controller is not None
+        self._decides = True
+        session: Any = self._session
+        strengths = session.strengths(self._context) if hasattr(session, "strengths") else {}
+        depth = self._controller.begin(
+            Situation(length=self.length, unread=1, longest=longest, remaining=remaining, strengths=strengths)
+        )
+        if self._controller.choice is not None and hasattr(session, "choose"):
+            session.choose(self._controller.choice)
+        return depth
+
+    def close(self) -> None:
+        """Free the drafter's state."""
+        self._session.close()
