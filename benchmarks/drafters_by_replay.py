@@ -27,66 +27,40 @@ TOP_IDS = 8
 
 
 def record(args: argparse.Namespace) -> None:
-    """Write the answers of the settings that `args.out` does not have yet; all prompts of one setting in one padded batch."""
+    """Write the answers that `args.out` does not have yet, one task at a time, in both settings side by side."""
     import torch
 
+    from draftproof import SamplingParams, SpeculativeDecoder
     from draftproof.bench.workload import encode, read_items
     from draftproof.models.load import load_model
 
     torch.set_num_threads(args.threads)
-    done = {line["setting"] for line in read(args.out)} if args.out.exists() else set()
+    done = {line["task"] for line in read(args.out)} if args.out.exists() else set()
     target = load_model(args.target, dtype=args.dtype)
+    plain = SpeculativeDecoder(None, target, target.tokenizer).plain
     items = encode(read_items(args.prompts), target.tokenizer, target.vocab_size, target.max_length, args.tokens)
-    for setting in SETTINGS:
-        if setting in done:
+    for task in dict.fromkeys(item.item.workload for item in items):
+        if task in done:
             continue
         began = time.monotonic()
-        answers = generate(target, [item.ids for item in items], args.tokens, SETTINGS[setting]["temperature"])
-        numbers: dict[str, int] = {}
+        asked = [(number, item.ids, name) for number, item in enumerate(_of(items, task), start=1) for name in SETTINGS]
+        params = [
+            SamplingParams(max_tokens=args.tokens, seed=number, logprobs=TOP_IDS, **SETTINGS[name]) for number, _, name in asked
+        ]
+        results = plain.generate([list(ids) for _, ids, _ in asked], params, batch_size=len(asked))
         lines = []
-        for item, answer in zip(items, answers, strict=True):
-            task = item.item.workload
-            numbers[task] = number = numbers.get(task, 0) + 1
-            texts = {"prompt": list(item.ids), "answer": answer, "top_ids": best_ids(target, [*item.ids, *answer])}
-            lines.append({"task": task, "number": number, "setting": setting, "target": Path(args.target).name} | texts)
+        for (number, ids, name), result in zip(asked, results, strict=True):
+            top = [[token for token, _ in entry.top] for entry in result.logprobs]
+            texts = {"prompt": list(ids), "answer": list(result.token_ids), "top_ids": top}
+            about = {"task": task, "number": number, "setting": name, "target": Path(args.target).name, "dtype": args.dtype}
+            lines.append(about | texts)
         with args.out.open("a", encoding="utf-8") as file:
             file.writelines(json.dumps(line) + "\n" for line in lines)
-        print(f"{setting}: {sum(map(len, answers))} tokens in {time.monotonic() - began:.0f} s", flush=True)
+        print(f"{task}: {sum(len(line['answer']) for line in lines)} tokens in {time.monotonic() - began:.0f} s", flush=True)
 
 
-def generate(target: Any, prompts: list[tuple[int, ...]], tokens: int, temperature: float) -> list[list[int]]:
-    """The target's own answers by transformers, `tokens` long or up to the end token."""
-    import torch
-
-    longest, pad = max(map(len, prompts)), target.eos_token_ids[0]
-    ids = torch.tensor([[pad] * (longest - len(prompt)) + list(prompt) for prompt in prompts])
-    mask = torch.tensor([[0] * (longest - len(prompt)) + [1] * len(prompt) for prompt in prompts])
-    torch.manual_seed(1)
-    how: dict[str, Any] = {"do_sample": temperature > 0, "repetition_penalty": 1.0}
-    how |= (
-        {"temperature": temperature, "top_k": 0, "top_p": 1.0}
-        if temperature > 0
-        else {"top_k": None, "top_p": None, "temperature": None}
-    )
-    with torch.no_grad():
-        out = target.module.generate(ids, attention_mask=mask, max_new_tokens=tokens, pad_token_id=pad, **how)
-    ends = {*target.eos_token_ids}
-    answers = [row[longest:].tolist() for row in out]
-    return [answer[: next((i + 1 for i, token in enumerate(answer) if token in ends), len(answer))] for answer in answers]
-
-
-def best_ids(target: Any, tokens: list[int]) -> list[list[int]]:
-    """The target's TOP_IDS best ids after every token of a text."""
-    from draftproof.models.protocol import Step
-
-    session = target.open()
-    found: list[list[int]] = []
-    for first in range(0, len(tokens), 64):
-        block = tokens[first : first + 64]
-        (output,) = target.extend_many([Step(session, tuple(block), rows=tuple(range(len(block))))])
-        found += output.logits.topk(TOP_IDS, dim=-1).indices.tolist()
-    session.close()
-    return found
+def _of(items: Any, task: str) -> list[Any]:
+    return [item for item in items if item.item.workload == task]
 
 
 def report(args: argparse.Namespace) -> None:

@@ -29,7 +29,7 @@ def _made(name: str, kind: Kind, share: float | None) -> LengthController:
     for member, drafter in members(kind.drafter).items():
         costs = STEPPING if hasattr(drafter, "model") else LOOKING_UP
         made.append(Member(member, LENGTHS[name].make(costs), costs, auto_off=share is not None))
-    return LengthController(made, None if share is None else Ledger(share), chains=not kind.drafter.trees)
+    return LengthController(made, None if share is None else Ledger(share))
 
 
 CONTROLLERS: dict[str, Callable[[Kind], LengthController]] = {
@@ -49,14 +49,14 @@ def bounded(kind: Kind, generation: Generation, longest: int) -> tuple[Plan, int
     """What `kind` would draft in the coming round as far as the length controller lets it, and the depth allowed at most."""
     begun = copy.deepcopy(generation.length)
     assert begun is not None
-    strengths = getattr(generation.drafting, "strengths", None)
+    assert generation.drafting is not None
     depth = begun.begin(
         Situation(
             length=len(generation.context),
             unread=len(generation.context) - generation.session.length,
             longest=max(longest, 0),
             remaining=generation.stopper.remaining,
-            strengths={} if strengths is None else strengths(generation.context),
+            foreseen=begun.foreseen(generation.drafting, generation.context),
         )
     )
     chosen = kind.members[begun.choice] if kind.members and begun.choice else kind

@@ -38,8 +38,13 @@ class Spec:
     url: str = ""
 
     @property
+    def takes_draft(self) -> bool:
+        """Whether it reads --draft; one that needs it is refused without."""
+        return self.needs_draft or "model" in (self.config or {})
+
+    @property
     def needs_draft(self) -> bool:
-        return self.kind == "hf-assisted" or _drafted_by_model(str((self.config or {}).get("method")))
+        return self.kind == "hf-assisted" or _needs_model(str((self.config or {}).get("method")))
 
 
 def parse_spec(text: str, draft: str | None) -> Spec:
@@ -71,7 +76,7 @@ def parse_spec(text: str, draft: str | None) -> Spec:
             "num_speculative_tokens": length,
             "rule": rule,
             "tree": tree,
-            "model": draft if _drafted_by_model(word) else None,
+            "model": draft if METHODS[word].model is not None else None,
         }
         spec = _ours({key: value for key, value in given.items() if value is not None} | _placeholder(word, draft))
     if spec.needs_draft and draft is None:
@@ -81,11 +86,11 @@ def parse_spec(text: str, draft: str | None) -> Spec:
 
 def _placeholder(word: str, draft: str | None) -> dict[str, str]:
     """A name that lets the rest of the config be checked before the missing draft model is complained about."""
-    return {"model": "missing"} if _drafted_by_model(word) and draft is None else {}
+    return {"model": "missing"} if _needs_model(word) and draft is None else {}
 
 
-def _drafted_by_model(method: str) -> bool:
-    return method in METHODS and METHODS[method].model is not None
+def _needs_model(method: str) -> bool:
+    return method in METHODS and METHODS[method].model is not None and not METHODS[method].model_optional
 
 
 def _length(text: str, word: str) -> int:
@@ -148,7 +153,8 @@ def _our_arm(
     spec: Spec, target: Any, tokenizer: Any, drafts: Callable[[str], Any], rates: Sequence[float] | None, greedy: bool
 ) -> OurArm:
     config = SpeculativeConfig.from_dict(spec.config)
-    draft = drafts(config.model) if config.spec.model == "draft" and config.model is not None else None
+    wanted = config.draft_model
+    draft = None if wanted is None or wanted.model is None else drafts(wanted.model)
     decoder = SpeculativeDecoder(draft, target, tokenizer, speculative_config=config)
     if not rates:
         return OurArm(spec.name, decoder)

@@ -84,7 +84,7 @@ def execute(flags: Mapping[str, Any]) -> None:
     rates = None if flags["synthetic_alpha"] is None else parse_rates(flags["synthetic_alpha"])
     words = flags["arm"] or (["draft_model"] if flags["draft"] else [options.DEFAULT_METHOD])
     specs = [parse_spec(word, flags["draft"]) for word in words]
-    if flags["draft"] and not any(spec.needs_draft for spec in specs):
+    if flags["draft"] and not any(spec.takes_draft for spec in specs):
         raise UsageError("--draft does nothing without an arm that uses it: add --arm draft_model:4, for example")
     if flags["turns"] not in ("first", "all"):
         raise UsageError(f"--turns is {flags['turns']!r}; allowed: first, all")

@@ -211,17 +211,17 @@ def speculative_config(flags: Mapping[str, Any]) -> dict[str, Any]:
         other = next(_SPELLED[key] for key in given if key != "method")
         raise UsageError(f"{other} does nothing with --method none: leave one of them out")
     given.setdefault("method", DEFAULT_METHOD)
-    if takes_model(given["method"]) and "model" not in given:
+    if takes_model(given["method"], always=True) and "model" not in given:
         raise UsageError(f"--method {given['method']} needs a draft model: add --draft with its hub id or folder")
     SpeculativeConfig.from_dict(given)
     return given
 
 
-def takes_model(method: str) -> bool:
-    """Whether `method` needs --draft; False for a name that is no method, which the config refuses with the list."""
+def takes_model(method: str, always: bool = False) -> bool:
+    """Whether `method` takes --draft, or cannot do without; False for a name that is no method, which the config refuses."""
     from draftproof.decode.methods import METHODS
 
-    return method in METHODS and METHODS[method].model is not None
+    return method in METHODS and METHODS[method].model is not None and not (always and METHODS[method].model_optional)
 
 
 _SPELLED = {"method": "--method", "model": "--draft", "num_speculative_tokens": "-k", "rule": "--rule", "tree": "--tree"}

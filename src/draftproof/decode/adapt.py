@@ -7,11 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from draftproof.core.round_costs import RoundCosts
-from draftproof.core.tree import TreeShape
 from draftproof.decode.length import LengthController, Member
 from draftproof.decode.lengths import LENGTHS
 from draftproof.decode.lengths.auto_off import Ledger
-from draftproof.decode.measured_costs import measured_costs, members
+from draftproof.decode.measured_costs import measured_costs, members, most_read
 from draftproof.drafters.protocol import Drafter
 
 if TYPE_CHECKING:
@@ -46,9 +45,21 @@ def length_controller(config: SpeculativeConfig, drafter: Drafter | None) -> Len
     share = config.loss_share
     made = []
     for name, member in members(drafter).items():
-        costs = _of_levels(_costs(config.costs, name), getattr(member, "tree", None) if member.trees else None)
-        made.append(Member(name, length.make(costs), costs, auto_off=share is not None, live=length.live))
-    return LengthController(made, None if share is None else Ledger(share), chains=not drafter.trees)
+        by_token = _costs(config.costs, name)
+        limit = getattr(drafter, "limits", {}).get(name)
+        costs = by_level(by_token, member, limit or config.num_speculative_tokens)
+        made.append(
+            Member(
+                name,
+                length.make(costs),
+                costs,
+                auto_off=share is not None,
+                live=length.live,
+                by_token=by_token if member.trees else None,
+                longest=limit,
+            )
+        )
+    return LengthController(made, None if share is None else Ledger(share))
 
 
 def _costs(given: Mapping[str, object] | None, name: str) -> RoundCosts:
@@ -58,10 +69,10 @@ def _costs(given: Mapping[str, object] | None, name: str) -> RoundCosts:
     return RoundCosts.from_dict(given.get(name, given))
 
 
-def _of_levels(costs: RoundCosts, tree: TreeShape | None) -> RoundCosts:
-    """Costs by level of a tree instead of by draft: each level adds its nodes to the pass."""
-    if tree is None:
+def by_level(costs: RoundCosts, drafter: Drafter, longest: int) -> RoundCosts:
+    """Costs by level of a tree instead of by token: what the target reads for so many levels, at most."""
+    if not drafter.trees:
         return costs
-    nodes = [sum(map(len, tree.levels[:depth])) for depth in range(tree.depth + 1)]
-    points = {depth + 1: costs.verify_ratio(1 + count) for depth, count in enumerate(nodes)}
-    return replace(costs, verify=tuple(points.items()), each=costs.each * len(tree) / tree.depth)
+    reads = [0, *(most_read(drafter, depth) for depth in range(1, max(longest, 1) + 1))]
+    points = tuple((depth + 1, costs.verify_ratio(1 + count)) for depth, count in enumerate(reads))
+    return replace(costs, verify=points, each=costs.each * max(count / depth for depth, count in enumerate(reads) if depth))

@@ -58,11 +58,11 @@ def _made(
         _refuse_idle_keys(config)
         return config, None
     model = None
-    takes_draft = config.spec.model == "draft"
-    if takes_draft and draft is None and (config.model is not None or not config.spec.model_optional):
+    wanted = config.draft_model
+    if wanted is not None and draft is None:
         raise UsageError(f'method "{config.method}" needs a draft model: pass one, or use SpeculativeDecoder.from_pretrained')
-    if takes_draft and draft is not None:
-        across = bool(config.options.get("use_heterogeneous_vocab"))
+    if wanted is not None:
+        across = bool(wanted.options.get("use_heterogeneous_vocab"))
         if across and not hasattr(draft, "extend_many"):
             raise UsageError("use_heterogeneous_vocab needs the draft model with its own tokenizer: HFModel(module, tokenizer)")
         model = as_language_model(draft, tokenizer, device)

@@ -89,6 +89,7 @@ class SpeculativeConfig:
             one_of(*RULES)("rule", self.rule)
         self._check_lengths()
         self._check_combination()
+        _ = self.members
 
     def _default_length(self) -> int:
         if self.shape is not None:
@@ -156,6 +157,16 @@ class SpeculativeConfig:
     def spec(self) -> Method:
         """The method's entry in METHODS."""
         return METHODS[self.method]
+
+    @property
+    def members(self) -> tuple[SpeculativeConfig, ...]:
+        """The configurations of the drafters it chooses from; of any other method, itself alone."""
+        return (self,) if self.spec.members is None else self.spec.members(self)
+
+    @property
+    def draft_model(self) -> SpeculativeConfig | None:
+        """The drafter's configuration whose model has to be loaded before drafters are made; None when there is none."""
+        return next((member for member in self.members if member.spec.model == "draft"), None)
 
     def option(self, name: str) -> Any:
         """The value of one of the method's own keys: as given, else its default. KeyError for a key it does not read."""

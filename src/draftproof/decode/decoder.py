@@ -66,8 +66,10 @@ class SpeculativeDecoder(Decoder):
         config = SpeculativeConfig.from_dict(speculative_config)
         model = load_model(target, dtype=dtype, device=device, **options)
         draft: Any = drafter
-        if config.spec.model == "draft" and config.model is not None:
-            draft = load_model(config.model, dtype=dtype, device=device, revision=config.revision)
+        wanted = config.draft_model
+        if wanted is not None:
+            assert wanted.model is not None
+            draft = load_model(wanted.model, dtype=dtype, device=device, revision=wanted.revision)
         return cls(draft, model, model.tokenizer, speculative_config=config)
 
     @property

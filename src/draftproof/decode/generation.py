@@ -129,14 +129,13 @@ class Generation:
         longest = min(self.num_speculative_tokens, self.stopper.remaining - 1)
         if self.length is None or self.drafting is None:
             return longest
-        strengths = getattr(self.drafting, "strengths", None)
         depth = self.length.begin(
             Situation(
                 length=len(self.context),
                 unread=len(self.context) - self.session.length,
                 longest=max(longest, 0),
                 remaining=self.stopper.remaining,
-                strengths={} if strengths is None else strengths(self.context),
+                foreseen=self.length.foreseen(self.drafting, self.context),
             )
         )
         if self.length.choice is not None and hasattr(self.drafting, "choose"):

@@ -12,21 +12,23 @@ from dataclasses import dataclass, field
 
 from draftproof.core.records import Array, Round
 from draftproof.core.round_costs import RoundCosts
+from draftproof.decode.lengths.acceptance import strength_class
 from draftproof.decode.lengths.auto_off import PROBE, Ledger, Switch
 from draftproof.decode.lengths.protocol import LengthRule
 from draftproof.decode.live_costs import LiveCosts
+from draftproof.drafters.protocol import DraftSession, Foreseeing, Foreseen
 
 
 @dataclass(frozen=True)
 class Situation:
     """What is known when a round begins. length: committed tokens. unread: of them, what the target has not read. longest: the
-    longest draft that is allowed. remaining: tokens until the limit. strengths: what drafters say of their coming drafts."""
+    longest draft that is allowed. remaining: tokens until the limit. foreseen: what drafters say of their coming drafts."""
 
     length: int
     unread: int
     longest: int
     remaining: int
-    strengths: Mapping[str, int] = field(default_factory=dict)
+    foreseen: Mapping[str, Foreseen] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -40,14 +42,40 @@ class Plan:
 
 
 class Member:
-    """One drafter's share in the decisions. costs: per level of a draft, which is a token where drafts are chains."""
+    """One drafter's share in the decisions.
 
-    def __init__(self, name: str, rule: LengthRule, costs: RoundCosts, *, auto_off: bool, live: bool = False) -> None:
+    costs: per level of a draft, which is a token where drafts are chains; by_token: the same where they are trees, None for
+    chains. longest: its longest draft, where it has a limit of its own. A drafter that can tell strong drafts from weak ones
+    has a switch for each class of them: that guesses after one matching token do not pay says little about those after ten."""
+
+    def __init__(
+        self,
+        name: str,
+        rule: LengthRule,
+        costs: RoundCosts,
+        *,
+        auto_off: bool,
+        live: bool = False,
+        by_token: RoundCosts | None = None,
+        longest: int | None = None,
+    ) -> None:
         self.name, self.rule, self.costs = name, rule, costs
-        self.switch = Switch() if auto_off else None
+        self.by_token, self.longest = by_token, longest
         self.live = LiveCosts(costs) if live else None
         self.read = 0
         """Committed tokens this drafter has read."""
+        self._auto_off = auto_off
+        self._switches: dict[int | None, Switch] = {}
+        self._class: int | None = None
+
+    @property
+    def chains(self) -> bool:
+        return self.by_token is None
+
+    @property
+    def switch(self) -> Switch | None:
+        """That of drafts as strong as the coming one."""
+        return self._switches.setdefault(self._class, Switch()) if self._auto_off else None
 
     @property
     def steps(self) -> bool:
@@ -56,18 +84,22 @@ class Member:
 
     def plan(self, now: Situation, ledger: Ledger | None) -> Plan:
         """The coming round if this drafter drafts."""
-        if now.longest <= 0:
+        seen = now.foreseen.get(self.name, Foreseen(1))
+        limits = [limit for limit in (now.longest, self.longest, seen.most) if limit is not None]
+        longest = min(limits)
+        if longest <= 0:
             return Plan(0, 0.0, "no room for a draft")
-        strength = now.strengths.get(self.name)
-        if strength == 0:
+        if seen.strength == 0:
             return Plan(0, 0.0, "nothing to propose")
+        strength = seen.strength if self.name in now.foreseen else None
+        self._class = None if strength is None else strength_class(strength)
         emitted = 0 if ledger is None else ledger.emitted
         status = "on" if self.switch is None else self.switch.status(emitted)
         if status == "off":
             return Plan(0, 0.0, "off: recent rounds cost more than they gave")
-        wanted = self.rule.begin(now.longest, strength)
+        wanted = self.rule.begin(longest, strength)
         if status == "probe":
-            wanted = min(PROBE, now.longest)
+            wanted = min(PROBE, longest)
         elif wanted == 0:
             if self.switch is not None:
                 self.switch.turn_off(emitted)
@@ -99,11 +131,14 @@ class Member:
         """Of a finished round in which this drafter was asked: its steps (as many as laws were shown, at least as deep as the
         draft), the pass over the draft, and the work around them."""
         levels = _levels(record)
-        return self.costs.round(levels, max(levels, asked, 1) if self.steps else 0, backlog)
+        steps = max(levels, asked, 1) if self.steps else 0
+        if self.by_token is None:
+            return self.costs.round(levels, steps, backlog)
+        return self.by_token.round(len(record.draft_tokens) + record.num_read_beside, steps, backlog)
 
     def observe(self, record: Round, cost: float, emitted: int) -> None:
         """A round of this drafter's has ended. One in which it had nothing to propose, at no cost, teaches nothing."""
-        if not record.draft_tokens and not self.steps:
+        if not record.draft_tokens and not record.num_read_beside and not self.steps:
             return
         self.rule.observe(record)
         if self.switch is not None:
@@ -119,16 +154,17 @@ class Member:
                 self.rule.costs = self.costs
 
     def state_key(self) -> Hashable:
-        return (self.rule.state_key(), self.switch.state_key() if self.switch else None, self.read)
+        kinds = sorted(self._switches, key=lambda kind: -1 if kind is None else kind)
+        used = tuple((kind, self._switches[kind].state_key()) for kind in kinds if self._switches[kind].used)
+        return (self.rule.state_key(), used, self.read)
 
 
 class LengthController:
-    """The lengths of one request's drafts, of one drafter or of several side by side. ledger: None lets every round go. chains:
-    whether drafts are chains; a tree's depth is decided from past rounds alone, since what a law shows on one branch must not
-    decide about another."""
+    """The lengths of one request's drafts, of one drafter or of several side by side. ledger: None lets every round go. A
+    tree's depth is decided from past rounds alone, since what a law shows on one branch must not decide about another."""
 
-    def __init__(self, members: Sequence[Member], ledger: Ledger | None = None, *, chains: bool = True) -> None:
-        self._members, self._ledger, self._chains = tuple(members), ledger, chains
+    def __init__(self, members: Sequence[Member], ledger: Ledger | None = None) -> None:
+        self._members, self._ledger = tuple(members), ledger
         self._chosen: Member | None = None
         self._plan = Plan(0, 0.0, "")
         self._asked = 0
@@ -143,6 +179,14 @@ class LengthController:
     def reason(self) -> str:
         """Why the coming round drafts as it does, in a few words; the statistics count rounds by it."""
         return self._plan.reason
+
+    def foreseen(self, drafting: DraftSession, context: Sequence[int]) -> dict[str, Foreseen]:
+        """What the drafters say of their drafts after `context`, by name; those that say nothing are left out."""
+        each = getattr(drafting, "foresee_each", None)
+        if each is not None:
+            found: dict[str, Foreseen] = each(context)
+            return found
+        return {self._members[0].name: drafting.foresee(context)} if isinstance(drafting, Foreseeing) else {}
 
     def begin(self, now: Situation) -> int:
         """The most drafts of the coming round; 0 when it is plain."""
@@ -173,7 +217,7 @@ class LengthController:
         self._asked = max(self._asked, depth + 1)
         if self._chosen is None or depth >= self._plan.drafts:
             return False
-        return self._plan.probe or self._chosen.rule.go_on(law if self._chains else None, depth)
+        return self._plan.probe or self._chosen.rule.go_on(law if self._chosen.chains else None, depth)
 
     def observe(self, record: Round) -> None:
         """The round has ended."""

@@ -1,20 +1,20 @@
 """The table of costs of a pair, measured once when it is loaded, for drafts whose length adapts.
 
-Medians of a few passes. The table becomes part of the configuration (`speculative_config["costs"]`), so that a recorded run can
-be repeated on another day, when the same machine would be measured a little differently.
+Medians of some passes, as many as fit into a few seconds. The table becomes part of the configuration
+(`speculative_config["costs"]`), so that a recorded run can be repeated on another day, when the same machine would be measured
+a little differently.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from draftproof.core.params import SamplingParams
+from draftproof.core.records import Seconds
 from draftproof.core.round_costs import RoundCosts
 from draftproof.drafters.protocol import Drafter
 from draftproof.models.protocol import LanguageModel, Session, Step
@@ -24,12 +24,16 @@ if TYPE_CHECKING:
 
 LENGTHS = (1, 2, 3, 5, 9, 17, 33, 65)
 """Tokens in a verifying pass; in between, straight lines."""
-REPEATS = 3
+LEAST_VISITS, MOST_VISITS = 3, 12
+ENOUGH_SECONDS = 2.0
+"""Passes are timed until this much time is spent, at least LEAST_VISITS and at most MOST_VISITS times each."""
 CONTEXT = 48
 CHUNK = 64
 """Tokens of the pass that shows what reading a prompt takes."""
 TOKENS = 5
 """Tokens of the texts that show what a round takes outside forward passes."""
+SHORT, LONG = 2, 6
+"""Draft lengths of those texts; where drafting has steps outside passes, both, for what a step takes."""
 
 Clock = Callable[[], float]
 
@@ -37,11 +41,11 @@ Clock = Callable[[], float]
 def measured_costs(decoder: SpeculativeDecoder, clock: Clock = perf_counter) -> dict[str, RoundCosts]:
     """Drafter -> costs, of every drafter `decoder` has, on this machine as it is now."""
     assert decoder.drafter is not None
-    found = {}
+    found, length = {}, decoder.config.num_speculative_tokens
     for name, drafter in members(decoder.drafter).items():
-        longest = len(drafter.tree) if drafter.trees and hasattr(drafter, "tree") else decoder.config.num_speculative_tokens
+        longest = most_read(drafter, getattr(decoder.drafter, "limits", {}).get(name, length))
         costs = pass_costs(decoder.target, _draft_model(drafter), longest, clock)
-        found[name] = replace(costs, fixed=_outside(decoder, drafter))
+        found[name] = replace(costs, **_outside(decoder, drafter))
     return found
 
 
@@ -57,6 +61,15 @@ def members(drafter: Drafter) -> Mapping[str, Drafter]:
     return {drafter.name: drafter} if several is None else several
 
 
+def most_read(drafter: Drafter, depth: int) -> int:
+    """The most tokens the target reads for a draft of at most `depth` levels, what it reads beside the draft included."""
+    asked = getattr(drafter, "most_read", None)
+    if asked is not None:
+        return int(asked(depth))
+    shape = getattr(drafter, "tree", None) if drafter.trees else None
+    return depth if shape is None else sum(map(len, shape.levels[:depth]))
+
+
 def pass_costs(target: LanguageModel, draft: LanguageModel | None, longest: int, clock: Clock = perf_counter) -> RoundCosts:
     """Passes of the target over up to `longest` drafts, steps of the draft model, and what reading costs both."""
     room = min([CONTEXT + CHUNK, *(m.max_length for m in (target, draft) if m is not None and m.max_length is not None)])
@@ -66,31 +79,46 @@ def pass_costs(target: LanguageModel, draft: LanguageModel | None, longest: int,
     lengths = {n for n in LENGTHS if n <= most} | {most}
     wanted = {"target": (target, sorted(lengths | {chunk}))} | ({} if draft is None else {"draft": (draft, [1, chunk])})
     times = _times(wanted, context, clock)
-    step = times["target", 1]
+    verify = rising([times["target", n] for n in sorted(lengths)])
+    step = verify[0]
 
     def reading(name: str) -> float:
         return max(times[name, chunk] - times[name, 1], 0.0) / (chunk - 1) / step
 
-    ratios = np.maximum.accumulate([times["target", n] / step for n in sorted(lengths)])  # a longer pass is never quicker
     return RoundCosts(
-        verify=tuple(zip(sorted(lengths), ratios.tolist(), strict=True)),
+        verify=tuple(zip(sorted(lengths), (time / step for time in verify), strict=True)),
         draft=0.0 if draft is None else times["draft", 1] / step,
         read=0.0 if draft is None else reading("draft"),
         prompt=reading("target"),
     )
 
 
+def rising(times: Sequence[float]) -> list[float]:
+    """The nearest values that never fall, since a longer pass is never quicker: neighbours that do are averaged. (A running
+    maximum would make one slow pass the price of all longer ones.)"""
+    blocks: list[tuple[float, int]] = []
+    for time in times:
+        blocks.append((time, 1))
+        while len(blocks) > 1 and blocks[-2][0] > blocks[-1][0]:
+            (one, n), (other, m) = blocks[-2:]
+            blocks[-2:] = [((one * n + other * m) / (n + m), n + m)]
+    return [value for value, count in blocks for _ in range(count)]
+
+
 def _times(
     wanted: Mapping[str, tuple[LanguageModel, list[int]]], context: list[int], clock: Clock
 ) -> dict[tuple[str, int], float]:
-    """(name, tokens) -> median seconds of a pass after `context`. Every repeat goes through all of them, so that a slow stretch
+    """(name, tokens) -> median seconds of a pass after `context`. Every visit goes through all of them, so that a slow stretch
     of the machine hits all alike; the first warms up."""
     times: dict[tuple[str, int], list[float]] = {}
     sessions: dict[str, Session] = {name: model.open() for name, (model, _) in wanted.items()}
     try:
         for name, session in sessions.items():
             wanted[name][0].extend_many([Step(session, tuple(context), rows=(len(context) - 1,))])
-        for _ in range(REPEATS + 1):
+        began = clock()
+        for visit in range(MOST_VISITS + 1):
+            if visit > LEAST_VISITS and clock() - began > ENOUGH_SECONDS:
+                break
             for name, (model, lengths) in wanted.items():
                 for n in lengths:
                     times.setdefault((name, n), []).append(_timed(model, sessions[name], context, n, clock))
@@ -109,16 +137,41 @@ def _timed(model: LanguageModel, session: Session, context: list[int], n: int, c
     return clock() - began
 
 
-def _outside(decoder: SpeculativeDecoder, drafter: Drafter) -> float:
-    """What a round that drafts takes outside passes, beyond a plain round, in plain tokens; from the decoder's own rounds."""
-    limit = decoder.target.max_length
-    size = 4 * max(min(8, (limit or 64) // 16), 1)
+def _outside(decoder: SpeculativeDecoder, drafter: Drafter) -> dict[str, Any]:
+    """What a round that drafts takes outside passes, beyond a plain round, in plain tokens; from the decoder's own rounds.
+
+    fixed: the round. draft: a step of a drafter that works on the target's states, which takes no pass of a model of its own.
+    read: such a drafter's work for each token that it has not read, seen in its first round."""
+    size = 4 * max(min(8, (decoder.target.max_length or 64) // 16), 1)
     prompt = [(i % 4) % decoder.target.vocab_size for i in range(size)]
     params = SamplingParams(max_tokens=2 * TOKENS, ignore_eos=True, seed=0, temperature=1.0)
-    trial = type(decoder)(drafter, decoder.target, speculative_config={"num_speculative_tokens": 2})
-    plain = [r.seconds for r in trial.plain.generate(prompt, replace(params, max_tokens=TOKENS)).rounds if not r.reads_prompt]
-    rounds: list[Any] = [r for r in trial.generate(prompt, params).rounds if not r.reads_prompt and r.draft_tokens]
-    if not plain or not rounds:
-        return 0.0
-    extra = median(r.seconds.rest + r.seconds.draft - r.seconds.draft_forward for r in rounds) - median(s.rest for s in plain)
-    return max(extra, 0.0) / median(s.verify for s in plain)
+
+    def trial(length: int) -> list[Seconds]:
+        made = type(decoder)(drafter, decoder.target, speculative_config={"num_speculative_tokens": length})
+        rounds = made.generate(prompt, params).rounds
+        return [record.seconds for record in rounds if not record.reads_prompt and record.draft_tokens]
+
+    plain = [
+        record.seconds
+        for record in decoder.plain.generate(prompt, replace(params, max_tokens=TOKENS)).rounds
+        if not record.reads_prompt
+    ]
+    short = trial(SHORT)
+    if not plain or not short:
+        return {"fixed": 0.0}
+    token, rest = median(s.verify for s in plain), median(s.rest for s in plain)
+
+    def extra(rounds: Sequence[Seconds]) -> float:
+        return median(_work(s) for s in rounds) - rest
+
+    if not drafter.wants.hidden:
+        return {"fixed": max(extra(short), 0.0) / token}
+    long = trial(LONG)
+    step = max(extra(long) - extra(short), 0.0) / (LONG - SHORT) if long else 0.0
+    read = max(_work(short[0]) - rest - extra(short), 0.0) / max(size - 1, 1)
+    return {"fixed": max(extra(short) - SHORT * step, 0.0) / token, "draft": step / token, "read": read / token}
+
+
+def _work(seconds: Seconds) -> float:
+    """A round's work outside passes."""
+    return seconds.rest + seconds.draft - seconds.draft_forward

@@ -36,6 +36,8 @@ def _verdict(method: Method, target: Any, draft: Any, folder: str | None) -> tup
         return False, f"the target's rows influence each other: {reason}"
     if method.model == "folder":
         return _with_folder(method, target, folder)
+    if method.model == "drafters":
+        return True, None
     if method.model == "draft":
         return _with_draft(target, draft)
     if method.requires:

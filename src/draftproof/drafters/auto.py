@@ -2,7 +2,7 @@
 
 Which one is said before the round, by `choose`: the decoder's length controller compares what past rounds of this request and
 the table of costs let it expect of each, together with what drafters can say of their coming draft before they make it
-(`strength`, for instance the length of a match). No draw of the round plays a part, so the choice cannot bias what is emitted.
+(`foresee`, for instance the length of a match). No draw of the round plays a part, so the choice cannot bias what is emitted.
 All drafters follow the text; only the chosen one works.
 """
 
@@ -12,23 +12,21 @@ from collections.abc import Hashable, Mapping, Sequence
 
 from draftproof.core.records import Observation, Selection
 from draftproof.drafters.builder import DraftBuilder
-from draftproof.drafters.protocol import Drafter, DraftSession, Proposal, Request, Wants
+from draftproof.drafters.protocol import Drafter, DraftSession, Foreseeing, Foreseen, Proposal, Request, Wants
 from draftproof.errors import UsageError
 
 
 class Auto:
-    """members: name -> drafter, the one to begin with first. All make chains: their drafts must suit one rule."""
+    """members: name -> drafter, the one to begin with first. limits: the longest draft of those that have a limit of their
+    own. One rule verifies them all: it must know every kind of draft among them, and trees if one of them branches."""
 
     name = "auto"
-    trees = False
 
-    def __init__(self, members: Mapping[str, Drafter]) -> None:
+    def __init__(self, members: Mapping[str, Drafter], limits: Mapping[str, int] | None = None) -> None:
         if len(members) < 2:
             raise UsageError(f"auto chooses between at least two drafters; it was given {', '.join(members) or 'none'}")
-        branching = [name for name, member in members.items() if member.trees]
-        if branching:
-            raise UsageError(f"auto takes drafters of chains; {branching[0]} makes trees")
-        self.members = dict(members)
+        self.members, self.limits = dict(members), dict(limits or {})
+        self.trees = any(member.trees for member in members.values())
         self.selections: frozenset[Selection] = frozenset().union(*(member.selections for member in members.values()))
         hidden = {layer for member in members.values() for layer in member.wants.hidden}
         self.wants = Wants(tuple(sorted(hidden)), max(member.wants.top_ids for member in members.values()))
@@ -44,13 +42,10 @@ class AutoSession:
         self._sessions = dict(sessions)
         self._chosen = next(iter(sessions))
 
-    def strengths(self, context: Sequence[int]) -> dict[str, int]:
-        """What every member that can says of a draft after `context`; 0: it has nothing to propose."""
-        said: dict[str, int] = {}
-        for name, session in self._sessions.items():
-            if hasattr(session, "strengths"):
-                said[name] = max(session.strengths(context).values())
-        return said
+    def foresee_each(self, context: Sequence[int]) -> dict[str, Foreseen]:
+        """What every member that can says of a draft after `context`, by name."""
+        able = {name: session for name, session in self._sessions.items() if isinstance(session, Foreseeing)}
+        return {name: session.foresee(context) for name, session in able.items()}
 
     def choose(self, name: str) -> None:
         """Let `name` draft from now on."""

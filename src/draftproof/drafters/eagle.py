@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from draftproof.core.dense import softmax
 from draftproof.core.records import ROOT, Array, Observation, Selection
 from draftproof.drafters.builder import DraftBuilder
 from draftproof.drafters.protocol import Request, Wants
@@ -47,6 +48,11 @@ class Eagle:
         fixed = self.trees or draft_sample_method == "greedy"
         self.selections: frozenset[Selection] = frozenset({"fixed"} if fixed else {"iid", "fixed"})
         self.wants = Wants(hidden=tuple(dict.fromkeys(head.hidden_layers)))
+
+    def most_read(self, depth: int) -> int:
+        """The most tokens of a draft of at most `depth` levels."""
+        levels = (self.top_k ** min(level + 1, 2) for level in range(depth))
+        return min(self.num_nodes, sum(levels)) if self.trees else depth
 
     def open(self, request: Request) -> EagleSession:
         return EagleSession(self, request)
@@ -114,7 +120,7 @@ class EagleSession:
         path = draft.path()
         law = None if self._laws.greedy else self._laws.law(logits, context, path)
         self._laws.check()
-        if not draft.go_on(law):
+        if not draft.go_on(softmax(logits) if law is None and draft.weighs_laws else law):
             return False
         if self._greedy or law is None:
             draft.guess(self._laws.greedy_tokens(logits[None, :], context, [path])[0])

@@ -34,6 +34,10 @@ class Lookahead:
             raise UsageError(f"window, depth and pool are whole numbers from 1; got {window}, {depth} and {pool}")
         self.window, self.depth, self.pool = window, depth, pool
 
+    def most_read(self, depth: int) -> int:
+        """The most tokens the target reads for n-grams of at most `depth` tokens, the window included."""
+        return self.pool * min(depth, self.depth) + self.window * self.depth - 1
+
     def open(self, request: Request) -> LookaheadSession:
         if not request.target.supports_trees:
             raise UsageError(f"lookahead reads its window beside the draft, and {request.target.name} reads chains only")

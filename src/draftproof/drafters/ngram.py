@@ -15,7 +15,7 @@ from itertools import islice
 from draftproof.core.records import ROOT, Observation, Selection
 from draftproof.core.tree import TreeShape
 from draftproof.drafters.builder import DraftBuilder
-from draftproof.drafters.protocol import Request, Wants
+from draftproof.drafters.protocol import Foreseen, Request, Wants
 from draftproof.errors import UsageError
 
 INDEXED = 8
@@ -68,11 +68,13 @@ class NGramSession:
         for source in islice(sources, 4 * len(self._tree)):
             self._merge(source, context, draft, free, placed, known)
 
-    def strengths(self, context: Sequence[int]) -> dict[str, int]:
-        """How long the match is that a draft after `context` would continue; 0 when there is none."""
+    def foresee(self, context: Sequence[int]) -> Foreseen:
+        """How long the match is that a draft after `context` would continue."""
         self._index(context)
-        lengths = range(min(self._longest, len(context) - 1), self._shortest - 1, -1)
-        return {NGram.name: next((n for n in lengths if tuple(context[-n:]) in self._after), 0)}
+        if self._shortest > INDEXED:
+            return Foreseen(self._shortest if any(True for _ in self._lookup(context)) else 0)
+        lengths = range(min(self._longest, INDEXED, len(context) - 1), self._shortest - 1, -1)
+        return Foreseen(next((n for n in lengths if tuple(context[-n:]) in self._after), 0))
 
     def _copy(self, source: int, context: Sequence[int], draft: DraftBuilder) -> None:
         """A chain of what follows the match at `source`."""

@@ -42,6 +42,23 @@ class Request:
     sample: int = 0
 
 
+@dataclass(frozen=True)
+class Foreseen:
+    """What a drafter knows of its coming draft before making it, from the context alone. strength: a whole number that goes
+    with how likely it is accepted, such as the length of a match; 0: nothing to propose. most: its length at most."""
+
+    strength: int
+    most: int | None = None
+
+
+@runtime_checkable
+class Foreseeing(Protocol):
+    """What a `DraftSession` has too if it can say something of its draft at little cost; lengths that adapt make use of it."""
+
+    def foresee(self, context: Sequence[int]) -> Foreseen:
+        """Of the draft after `context`, the pending token last."""
+
+
 class DraftSession(Protocol):
     """A drafter's state for one request, in which the context only grows: every `propose` is given all of it."""
 
@@ -73,7 +90,10 @@ class Renewable(Protocol):
 
 class Drafter(Protocol):
     """name: as in `speculative_config["method"]`. selections: the kinds of draft it may build, so that a rule that cannot
-    verify them is refused before the first token. trees: whether its drafts may branch. wants: see `Wants`."""
+    verify them is refused before the first token. trees: whether its drafts may branch. wants: see `Wants`.
+
+    May have too: `tree`, the one shape of its drafts, or `most_read(depth)`, the most tokens the target reads for a draft of
+    that many levels where that is not one a level; a length that adapts weighs costs by it."""
 
     name: str
     selections: frozenset[Selection]

@@ -43,6 +43,10 @@ class Retrieval:
     def __init__(self, corpus: SuffixArray, max_nodes: int = 32, *, trees: bool = True) -> None:
         self.corpus, self.max_nodes, self.trees = corpus, max_nodes, trees
 
+    def most_read(self, depth: int) -> int:
+        """The most tokens of a draft of at most `depth` levels."""
+        return self.max_nodes if self.trees else depth
+
     def open(self, request: Request) -> RetrievalSession:
         return RetrievalSession(self, request)
 

@@ -19,7 +19,7 @@ from collections.abc import Hashable, Iterator, Sequence
 
 from draftproof.core.records import Observation, Selection
 from draftproof.drafters.builder import DraftBuilder
-from draftproof.drafters.protocol import Request, Wants
+from draftproof.drafters.protocol import Foreseen, Request, Wants
 from draftproof.drafters.stores.automaton import Match, SuffixAutomaton
 from draftproof.drafters.stores.grow import Planned, likeliest, place
 from draftproof.drafters.stores.outputs import SharedOutputs
@@ -64,10 +64,10 @@ class SuffixSession:
     def propose(self, context: Sequence[int], draft: DraftBuilder) -> None:
         place(self._offer(context, draft.room)[0], draft, context, self._laws)
 
-    def strengths(self, context: Sequence[int]) -> dict[str, int]:
-        """How many tokens of a draft after `context` the counts expect to be accepted, and 1; 0 when there is no draft."""
+    def foresee(self, context: Sequence[int]) -> Foreseen:
+        """How many tokens of a draft after `context` the counts expect to be accepted, and 1."""
         planned, score = self._offer(context, self._drafter.max_tree_depth)
-        return {Suffix.name: 1 + int(score) if planned else 0}
+        return Foreseen(1 + int(score), len(planned)) if planned else Foreseen(0)
 
     def _offer(self, context: Sequence[int], room: int) -> tuple[Planned, float]:
         """The best draft of at most `room` tokens, and its score."""

@@ -7,6 +7,7 @@ the same estimates on every machine.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Hashable
 
 PRIOR = 0.7
@@ -15,6 +16,15 @@ PRIOR_WEIGHT = 2.0
 POSITION_WEIGHT = 4.0
 FADE = 0.95
 """What a round's counts weigh after each further one: about the last twenty rounds count."""
+
+
+CLASSES = (0, 1, 2, 3, 4, 6, 9)
+"""Strengths from which on a new class begins: a few, so that each is met often enough to be judged."""
+
+
+def strength_class(strength: int) -> int:
+    """The class of a draft's strength, itself a strength."""
+    return CLASSES[bisect_right(CLASSES, strength) - 1]
 
 
 class Rate:
@@ -84,7 +94,7 @@ class Acceptance:
 
 
 class AcceptanceByStrength:
-    """Acceptance of all drafts, and of those of one strength within it."""
+    """Acceptance of all drafts, and of those of one class of strengths within it."""
 
     def __init__(self) -> None:
         self._all = Acceptance()
@@ -94,6 +104,7 @@ class AcceptanceByStrength:
         """The estimates for a draft of `strength`."""
         if strength is None:
             return self._all
+        strength = strength_class(strength)
         if strength not in self._kinds:
             self._kinds[strength] = Acceptance(self._all, fade=1.0)
         return self._kinds[strength]

@@ -58,6 +58,11 @@ class Switch:
         self._wait = FIRST_WAIT
         self._again: int | None = None
 
+    @property
+    def used(self) -> bool:
+        """Whether it differs from a new one."""
+        return bool(self._window) or self._again is not None or self._wait != FIRST_WAIT
+
     def status(self, emitted: int) -> Status:
         """On, off, or due for a round that tries again."""
         if self._again is None:

@@ -39,19 +39,21 @@ class Method:
     """One way to draft.
 
     summary: one line for people. length: the draft length when none is given, unless `length_from` names the option that says
-    it. requires: the options it cannot do without. make: the drafter of a checked config. model:
-    what the key "model" names, a draft model ("draft", loaded before `make`) or the folder of something else ("folder", read
-    by `make`); None when the method takes none. options: the keys it alone reads. trees: whether it takes "tree".
+    it. requires: the options it cannot do without. make: the drafter of a checked config. model: what the key "model" names, a
+    draft model ("draft", loaded before `make`), the folder of something else ("folder", read by `make`) or what one of several
+    drafters takes ("drafters"); None when the method takes none. options: the keys it alone reads. trees: whether it takes
+    "tree".
     replayable: whether its drafts come from tokens alone, so that they can be replayed over a recorded text without a forward.
     vllm: whether vLLM has the method under this name.
     model_optional: whether it also works without its model. adapts: whether its lengths adapt unless the config says otherwise.
+    members: of a method of several drafters, their configurations; UsageError where they do not go together.
     """
 
     name: str
     summary: str
     length: int
     make: Callable[[SpeculativeConfig, Parts], Drafter]
-    model: Literal["draft", "folder"] | None = None
+    model: Literal["draft", "folder", "drafters"] | None = None
     options: tuple[Option, ...] = ()
     requires: tuple[str, ...] = ()
     length_from: str | None = None
@@ -60,3 +62,4 @@ class Method:
     vllm: bool = False
     model_optional: bool = False
     adapts: bool = False
+    members: Callable[[SpeculativeConfig], tuple[SpeculativeConfig, ...]] | None = None
