@@ -44,14 +44,12 @@ def vllm_configs(config: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]
 
 
 def in_vllm(args: argparse.Namespace) -> None:
-    """One arm in vLLM: the job comes as JSON on standard input, result lines go to `args.raw`."""
-    from vllm.inputs import TokensPrompt
-
+    """A group of arms in one engine: the job comes as JSON on standard input, result lines go to `args.raw`."""
     import vllm
-    from vllm import LLM, SamplingParams
+    from vllm import LLM
 
     job = json.load(sys.stdin)
-    speculative, additional = vllm_configs(job["config"])
+    speculative, additional = vllm_configs(job["arms"][0]["config"])
     llm = LLM(
         model=job["target"],
         dtype=job["dtype"],
@@ -63,18 +61,44 @@ def in_vllm(args: argparse.Namespace) -> None:
         speculative_config=speculative,
         additional_config=additional,
     )
-    for setting in job["settings"]:
-        before = _counters(llm)
-        prompts, params = [], []
-        for seed in range(job["repeat"] if SETTINGS[setting] else 1):
-            prompts += [TokensPrompt(prompt_token_ids=prompt) for prompt in job["prompts"]]
-            drawn = {"temperature": SETTINGS[setting], "seed": seed} if SETTINGS[setting] else {"temperature": 0.0}
-            params += [SamplingParams(max_tokens=job["tokens"], ignore_eos=True, **drawn) for _ in job["prompts"]]
-        texts = [list(output.outputs[0].token_ids) for output in llm.generate(prompts, params, use_tqdm=False)]
-        counts = _counters(llm) - before
-        accepted = [counts[f"accepted at {place}"] for place in range(job["config"]["num_speculative_tokens"])]
-        line = {"drafts": counts["drafts"], "draft_tokens": counts["draft_tokens"], "accepted": accepted, "texts": texts}
-        _append(args.raw, job, setting, f"vLLM {vllm.__version__}", line)
+    for number, arm in enumerate(job["arms"]):
+        if number > 0:
+            _propose_by(llm, arm["config"])
+        for setting in arm["settings"]:
+            _append(args.raw, job | arm, setting, f"vLLM {vllm.__version__}", _texts(llm, job | arm, setting))
+
+
+def _propose_by(llm: Any, config: dict[str, Any]) -> None:
+    """Put another proposer of ours in the place of the engine's: starting one for each takes minutes on a small machine."""
+    from importlib import import_module
+
+    speculative, additional = vllm_configs(config)
+    llm.llm_engine.vllm_config.additional_config = additional
+    folder, _, name = speculative["model"].rpartition(".")
+    proposer = getattr(import_module(folder), name)(llm.llm_engine.vllm_config)
+
+    def put(worker: Any) -> None:
+        worker.model_runner.drafter = proposer
+
+    llm.collective_rpc(put)
+
+
+def _texts(llm: Any, job: dict[str, Any], setting: str) -> dict[str, Any]:
+    """What vLLM writes and counts in one setting."""
+    from vllm.inputs import TokensPrompt
+
+    from vllm import SamplingParams
+
+    before = _counters(llm)
+    prompts, params = [], []
+    for seed in range(job["repeat"] if SETTINGS[setting] else 1):
+        prompts += [TokensPrompt(prompt_token_ids=prompt) for prompt in job["prompts"]]
+        drawn = {"temperature": SETTINGS[setting], "seed": seed} if SETTINGS[setting] else {"temperature": 0.0}
+        params += [SamplingParams(max_tokens=job["tokens"], ignore_eos=True, **drawn) for _ in job["prompts"]]
+    texts = [list(output.outputs[0].token_ids) for output in llm.generate(prompts, params, use_tqdm=False)]
+    counts = _counters(llm) - before
+    accepted = [counts[f"accepted at {place}"] for place in range(job["config"]["num_speculative_tokens"])]
+    return {"drafts": counts["drafts"], "draft_tokens": counts["draft_tokens"], "accepted": accepted, "texts": texts}
 
 
 def _counters(llm: Any) -> Counter[str]:
@@ -95,12 +119,9 @@ def in_ours(raw: Path, job: dict[str, Any], first: dict[str, list[list[int]]]) -
     import draftproof
     from draftproof import SamplingParams, SpeculativeDecoder
     from draftproof.decode.methods import METHODS
-    from draftproof.models.load import load_model
 
     method, length = job["config"]["method"], job["config"]["num_speculative_tokens"]
-    decoder = SpeculativeDecoder.from_pretrained(
-        load_model(job["target"], dtype=job["dtype"]), speculative_config=job["config"]
-    )
+    decoder = SpeculativeDecoder.from_pretrained(job["target"], speculative_config=job["config"], dtype=job["dtype"])
     tokens_alone = METHODS[method].replayable or METHODS[method].adapts
     for setting in job["settings"]:
         per_text, texts = [], []
@@ -136,18 +157,34 @@ def run(args: argparse.Namespace) -> None:
     tokenizer, config = load_tokenizer(args.target), load_config(args.target)
     prompts = [list(item.ids) for item in encode(read_items(args.prompts), tokenizer, config.vocab_size, 1024, args.tokens)]
     shared = {"target": locate(args.target)[0], "prompts": prompts, "dtype": args.dtype, "tokens": args.tokens}
-    for given in args.arm:
-        arm, _, text = given.partition("=")
-        job = shared | {"arm": arm, "config": json.loads(text), "repeat": args.repeat, "batch": args.batch}
-        settings = args.setting or list(SETTINGS)
-        job["settings"] = [one for one in settings if not _found(args.raw, arm, one, "vLLM")]
-        if job["settings"]:
+    shared |= {"repeat": args.repeat, "batch": args.batch}
+    settings = args.setting or list(SETTINGS)
+    arms = [{"arm": name, "config": json.loads(text)} for name, _, text in (given.partition("=") for given in args.arm)]
+    for group in _groups(arms):
+        lacking = [one | {"settings": _lacking(args.raw, one["arm"], settings, "vLLM")} for one in group]
+        lacking = [one for one in lacking if one["settings"]]
+        if lacking:
             environment = CPU_ENVIRONMENT | dict(os.environ)
             command = [args.vllm, __file__, "vllm", str(args.raw)]
-            subprocess.run(command, input=json.dumps(job), text=True, env=environment, check=True)
-        job["settings"] = [one for one in settings if not _found(args.raw, arm, one, "draftproof")]
+            subprocess.run(command, input=json.dumps(shared | {"arms": lacking}), text=True, env=environment, check=True)
+    for one in arms:
+        job = shared | one | {"settings": _lacking(args.raw, one["arm"], settings, "draftproof")}
         if job["settings"]:
-            in_ours(args.raw, job, {one: _found(args.raw, arm, one, "vLLM")[0]["texts"] for one in job["settings"]})
+            in_ours(args.raw, job, {each: _found(args.raw, one["arm"], each, "vLLM")[0]["texts"] for each in job["settings"]})
+
+
+def _groups(arms: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Arms that one engine can serve one after another: our own proposers of one draft length."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for one in arms:
+        ours = one["config"]["method"] in CLASSES
+        key = f"ours {one['config']['num_speculative_tokens']}" if ours else one["arm"]
+        groups.setdefault(key, []).append(one)
+    return list(groups.values())
+
+
+def _lacking(raw: Path, arm: str, settings: list[str], engine: str) -> list[str]:
+    return [setting for setting in settings if not _found(raw, arm, setting, engine)]
 
 
 def _found(raw: Path, arm: str, setting: str, engine: str) -> list[dict[str, Any]]:

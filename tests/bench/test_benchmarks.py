@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import json
 import sys
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from draftproof import SamplingParams, SpeculativeDecoder
 from draftproof.models.hf import HFModel
 from tiny import llama, word_tokenizer
 
@@ -106,3 +108,49 @@ def test_an_interrupted_measurement_goes_on_after_its_finished_pieces(tmp_path: 
 @pytest.mark.parametrize("name", ["lab_scale_up", "predicted_vs_measured", "predicted_table"])
 def test_scripts_say_how_they_are_run(name: str) -> None:
     assert f"python benchmarks/{name}.py" in str(script(name).__doc__)
+
+
+def test_the_comparison_with_vllm_counts_alike(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Our half of it on a tiny model; vLLM's line is written by hand, with the texts that plain decoding gives."""
+    compare = script("compare_with_vllm")
+    target = HFModel(llama(), name="tiny", check=False)
+    target.module.save_pretrained(tmp_path / "target")
+    prompts = [[5, 9, 33, 2, 17], [1, 2, 3, 1, 2, 3, 1, 2]]
+    plain = SpeculativeDecoder(None, target).plain
+    params = SamplingParams(max_tokens=20, temperature=0.0, ignore_eos=True)
+    texts = [list(plain.generate(prompt, params).token_ids) for prompt in prompts]
+    config = {"method": "suffix", "num_speculative_tokens": 4}
+    job = {"arm": "suffix", "config": config, "dtype": "float32", "tokens": 20, "repeat": 1}
+    job |= {"prompts": prompts, "settings": ["greedy"], "target": str(tmp_path / "target")}
+    raw = tmp_path / "raw.jsonl"
+    compare._append(
+        raw, job, "greedy", "vLLM 0.0", {"texts": texts, "drafts": 10, "draft_tokens": 20, "accepted": [5, 2, 1, 0]}
+    )
+    compare.in_ours(raw, job, {"greedy": texts})
+    ours = json.loads(raw.read_text().splitlines()[1])
+    assert ours["texts"] == texts and ours["drafts"] == sum(one["drafts"] for one in ours["per_text"]) > 0
+    for text, one in zip(texts, ours["per_text"], strict=True):
+        assert one["accepted"][0] <= one["drafts"] <= one["draft_tokens"] <= 4 * one["drafts"] and one["drafts"] <= len(text)
+    assert compare._lacking(raw, "suffix", ["greedy", "T=0.7"], "vLLM") == ["T=0.7"]
+    compare.report(argparse.Namespace(raw=raw, positions=4))
+    table = capsys.readouterr().out
+    assert "| suffix | greedy | vLLM | 10 | 2.0 | 50.0 | 20.0 | 10.0 | 0.0 | 1.80 |" in table and "2 of 2 texts equal" in table
+
+
+def test_one_engine_serves_all_proposers_of_ours_of_one_length() -> None:
+    compare = script("compare_with_vllm")
+    arms = [
+        {"arm": name, "config": {"method": method, "num_speculative_tokens": length}}
+        for name, method, length in (
+            ("a", "suffix", 6),
+            ("b", "eagle3", 6),
+            ("c", "auto", 6),
+            ("d", "ngram", 3),
+            ("e", "eagle3", 6),
+        )
+    ]
+    assert [[one["arm"] for one in group] for group in compare._groups(arms)] == [["a", "c"], ["b"], ["d"], ["e"]]
+    asked, additional = compare.vllm_configs(arms[0]["config"])
+    assert asked == {"method": "custom_class", "model": "draftproof.vllm.Suffix", "num_speculative_tokens": 6}
+    assert additional == {"draftproof": arms[0]["config"]}
+    assert compare.vllm_configs(arms[1]["config"]) == (arms[1]["config"], {})
