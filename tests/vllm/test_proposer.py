@@ -171,6 +171,8 @@ def test_auto_takes_turns_and_adapts():
     lengths = {len(draft) for request in requests for _, draft, _ in request.rounds}
     assert len(lengths) > 3 and max(lengths) <= 12
     rounds = sum(len(request.rounds) for request in requests)
+    other = run(Auto(engine_config(length=12, drafters=["suffix", "ngram_cache"])), [Request(seed) for seed in range(6)])
+    assert [one.rounds for one in other] != [one.rounds for one in requests]
     dear = Auto(engine_config(length=12, costs={"verify": {"1": 1.0, "13": 60.0}}))
     none = run(dear, [Request(seed) for seed in range(6)])
     assert sum(len(draft) for request in none for _, draft, _ in request.rounds) < 10
@@ -200,7 +202,7 @@ def test_the_method_may_be_named_in_vllms_configuration():
         (NGram, {"num_speculative_tokens": 3}, "asks for 3 tokens a draft, vLLM for 6"),
         (Suffix, {"suffix_decoding_use_tree": True}, "cannot read a tree"),
         (NGram, {"prompt_lookup_maximum": 3}, "has no key 'prompt_lookup_maximum'; did you mean 'prompt_lookup_max'"),
-        (Auto, {"drafters": ["suffix", "draft_model"]}, 'needs "model"'),
+        (Auto, {"drafters": ["suffix", {"method": "eagle3", "model": "head"}]}, "auto chooses from .*, not 'eagle3'"),
         (Proposer, {"method": "retrieval"}, 'needs "store"'),
     ],
 )

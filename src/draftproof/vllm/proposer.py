@@ -28,15 +28,15 @@ class Proposer:
     vllm_config: of the engine. UsageError for a method that does not draft from tokens alone, or keys that vLLM decides."""
 
     method: str | None = None
-    defaults: Mapping[str, Any] = {}
 
     def __init__(self, vllm_config: Any) -> None:
         model = vllm_config.model_config
         self._length = int(vllm_config.speculative_config.num_speculative_tokens)
         self._verifier = Verifier(str(model.model), int(model.get_vocab_size()), int(model.max_model_len))
         asked = dict((getattr(vllm_config, "additional_config", None) or {}).get(CONFIG) or {})
-        self._config = self._checked({**self.defaults, **asked})
-        tokenizer = _tokenizer(model) if self._config.options.get("store") else None
+        self._config = self._checked(asked)
+        stores = any("store" in config.options for config in (self._config, *self._config.members))
+        tokenizer = _tokenizer(model) if stores else None
         self._drafter = self._config.spec.make(self._config, Parts(cast(LanguageModel, self._verifier), None, tokenizer))
         self._rows: list[Row] = []
 
@@ -88,10 +88,15 @@ class Proposer:
                 raise UsageError(f"{CONFIG} has the key {key!r}; inside vLLM, whose rules verify, it is not ours to decide")
         if asked.get("num_speculative_tokens", self._length) != self._length:
             raise UsageError(f"{CONFIG} asks for {asked['num_speculative_tokens']} tokens a draft, vLLM for {self._length}")
-        able = sorted(known.name for known in METHODS.values() if known.replayable) + ["auto"]
-        if name not in able:
-            raise UsageError(f"vLLM shows proposers tokens alone, which is enough for {', '.join(able)}; not for {name!r}")
-        return SpeculativeConfig.from_dict({**asked, "method": name, "num_speculative_tokens": self._length})
+        alone = sorted(known.name for known in METHODS.values() if known.replayable)
+        if name not in (*alone, "auto"):
+            raise UsageError(
+                f"vLLM shows proposers tokens alone, which is enough for {', '.join(alone)} and auto; not for {name!r}"
+            )
+        config = SpeculativeConfig.from_dict({**asked, "method": name, "num_speculative_tokens": self._length})
+        if other := [member.method for member in config.members if member.method not in alone]:
+            raise UsageError(f"vLLM shows proposers tokens alone: auto chooses from {', '.join(alone)} there, not {other[0]!r}")
+        return config
 
 
 class Suffix(Proposer):
@@ -116,7 +121,6 @@ class Auto(Proposer):
     """Several drafters side by side: suffix and ngram unless `drafters` says otherwise. `costs`: what it weighs them by."""
 
     method = "auto"
-    defaults = {"drafters": ("suffix", "ngram")}
 
 
 def _tokenizer(model: Any) -> Any:

@@ -105,9 +105,9 @@ class Row:
         assert self._controller is not None
         self._decides = True
         session: Any = self._session
-        strengths = session.strengths(self._context) if hasattr(session, "strengths") else {}
+        foreseen = self._controller.foreseen(session, self._context)
         depth = self._controller.begin(
-            Situation(length=self.length, unread=1, longest=longest, remaining=remaining, strengths=strengths)
+            Situation(length=self.length, unread=1, longest=longest, remaining=remaining, foreseen=foreseen)
         )
         if self._controller.choice is not None and hasattr(session, "choose"):
             session.choose(self._controller.choice)
