@@ -15,6 +15,7 @@ from draftproof.heads.medusa import Medusa
 from draftproof.heads.target import target_view
 from draftproof.train.alignment import label_position, law_position, trained_rows
 from draftproof.train.loop import Settings, Training
+from draftproof.train.task import HeadTask
 from toy_language import ANSWER, PROMPT, SIZE, follow, sentence, speaker, texts
 
 METHODS = ("medusa", "eagle", "eagle3")
@@ -38,7 +39,7 @@ def drafter_of(head):
 def train(method, target, steps, **changes):
     head = fresh_head(method, target)
     settings = Settings(**({"steps": steps, "batch_size": 8, "unroll": 3, "learning_rate": 1e-2, "warmup": 10} | changes))
-    training = Training(target, head, texts(range(55)), texts(range(55, SIZE)), settings)
+    training = Training(HeadTask(target, head), texts(range(55)), texts(range(55, SIZE)), settings)
     training.run()
     return training
 
@@ -52,7 +53,7 @@ def trained(request):
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_the_first_draft_after_the_prompt_is_accepted(trained, temperature):
     target, training = trained
-    decoder = SpeculativeDecoder(drafter_of(training.head), target, speculative_config={"num_speculative_tokens": 3})
+    decoder = SpeculativeDecoder(drafter_of(training.module), target, speculative_config={"num_speculative_tokens": 3})
     first = []
     for start in range(SIZE):
         params = SamplingParams(max_tokens=ANSWER, temperature=temperature, seed=start)
@@ -69,7 +70,7 @@ def test_held_out_acceptance_is_what_generation_measures(trained):
     target, training = trained
     training.held_out = texts()
     foretold = training.evaluate()
-    decoder = SpeculativeDecoder(drafter_of(training.head), target, speculative_config={"num_speculative_tokens": 3})
+    decoder = SpeculativeDecoder(drafter_of(training.module), target, speculative_config={"num_speculative_tokens": 3})
     accepted, drafts = [0, 0, 0], 0
     for start in range(SIZE):
         result = decoder.generate(sentence(start, PROMPT), SamplingParams(max_tokens=ANSWER, temperature=1.0, seed=start))
@@ -118,7 +119,7 @@ def test_a_mask_that_did_not_move_leaves_the_first_draft_untrained(method, monke
         head = fresh_head(method, target)
         settings = Settings(steps=120, batch_size=8, unroll=1, learning_rate=1e-2, warmup=10)
         corpus = marked_texts(target.vocab_size)
-        Training(target, head, corpus, corpus[:4], settings).run()
+        Training(HeadTask(target, head), corpus, corpus[:4], settings).run()
         first[name] = first_acceptance(head, target, corpus)
     assert first["right"] >= 0.95
     assert first["late"] <= 0.5

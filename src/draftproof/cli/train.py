@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -40,6 +42,7 @@ def register(app: typer.Typer) -> None:
     group.command("data")(data)
     for method in ("medusa", "eagle", "eagle3"):
         group.command(method, help=f"Train a head for method {method}.")(_trainer(method))
+    group.command("draft")(draft)
     app.add_typer(group, name="train")
 
 
@@ -94,6 +97,18 @@ HeadData = Annotated[
     ),
 ]
 Count = typer.Option
+Layers = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--hidden-layer", metavar="N", min=0, help="Of eagle3: one of the target's layers that are fused; repeatable."
+    ),
+]
+Start = Annotated[Path | None, typer.Option("--start", metavar="DIR", help="A head to begin with instead of an untrained one.")]
+CacheDir = Annotated[
+    Path | None,
+    typer.Option("--cache", metavar="DIR", help="Keep hidden states here, for several epochs. Without it none is written."),
+]
+CacheGB = Annotated[float, typer.Option("--cache-gb", metavar="X", min=0, help="Most GB that --cache may take.")]
 
 
 def _trainer(method: str) -> Any:
@@ -113,6 +128,19 @@ def _trainer(method: str) -> Any:
         unroll: Annotated[int, Count("--unroll", metavar="N", min=1, help="Positions ahead that are trained.")] = 7,
         evaluate_every: Annotated[int, Count("--evaluate-every", metavar="N", min=1, help="Steps between looks.")] = 100,
         patience: Annotated[int, Count("--patience", metavar="N", min=0, help="Looks without gain; 0: never stop.")] = 5,
+        early_unroll: Annotated[
+            int | None, Count("--early-unroll", metavar="N", min=1, help="Instead of --unroll in the first two thirds.")
+        ] = None,
+        hidden_layer: Layers = None,
+        intermediate_size: Annotated[
+            int | None, Count("--intermediate-size", metavar="N", min=1, help="Of EAGLE's layer. Default: the target's.")
+        ] = None,
+        start: Start = None,
+        begin: Annotated[
+            str, Count("--begin", metavar="HOW", help="An eagle3 head without --start: as the target's last layer, or random.")
+        ] = "target",
+        cache: CacheDir = None,
+        cache_gb: CacheGB = 10.0,
         draft_vocab_size: Annotated[int, Count("--draft-vocab-size", metavar="N", min=1, help="Of eagle3.")] = 4096,
         num_heads: Annotated[int, Count("--num-heads", metavar="N", min=1, help="Of medusa.")] = 4,
         max_length: Annotated[int, Count("--max-length", metavar="N", min=4, help="Cut longer texts here.")] = 1024,
@@ -130,43 +158,132 @@ def _trainer(method: str) -> Any:
             learning_rate=learning_rate,
             loss=loss,
             unroll=min(unroll, num_heads) if method == "medusa" else unroll,
+            early_unroll=early_unroll,
             evaluate_every=evaluate_every,
             patience=patience,
             seed=seed,
         )
-        recipe = Recipe(method, draft_vocab_size=draft_vocab_size, num_heads=num_heads)
+        recipe = Recipe(
+            method,
+            draft_vocab_size=draft_vocab_size,
+            num_heads=num_heads,
+            intermediate_size=intermediate_size,
+            hidden_layers=tuple(hidden_layer) if hidden_layer else None,
+            start=None if start is None else str(start),
+            begin=begin,
+        )
         model = load_target(target, dtype, device, threads)
-        return _train(model, recipe, settings, out, data, limit, max_length)
+        return _train(model, recipe, settings, out, data, limit, max_length, (cache, cache_gb))
 
     return command
 
 
-def _train(model: Any, recipe: Any, settings: Any, out: Path, data: Path | None, limit: int | None, max_length: int) -> int:
-    from draftproof.train.run import train_head
+def draft(
+    out: Out,
+    target: options.Target = None,
+    data: HeadData = None,
+    limit: Limit = None,
+    layers: Annotated[int, Count("--layers", metavar="N", min=1, help="Layers of the target it begins with.")] = 4,
+    start: Annotated[
+        str | None, Count("--start", metavar="NAME", help="A model of the target's tokenizer to begin with instead.")
+    ] = None,
+    steps: Annotated[int, Count("--steps", metavar="N", min=1, help="Optimiser steps.")] = 2000,
+    batch_size: Annotated[int, Count("--batch-size", metavar="N", min=1, help="Texts a step.")] = 4,
+    learning_rate: Annotated[float, Count("--learning-rate", metavar="X", min=0, help="Of AdamW.")] = 3e-4,
+    loss: Annotated[
+        str, Count("--loss", metavar="NAME", help="cross_entropy, total_variation or log_acceptance.")
+    ] = "cross_entropy",
+    length: Annotated[int, Count("--length", metavar="N", min=1, help="Draft length that is looked at.")] = 4,
+    evaluate_every: Annotated[int, Count("--evaluate-every", metavar="N", min=1, help="Steps between looks.")] = 100,
+    patience: Annotated[int, Count("--patience", metavar="N", min=0, help="Looks without gain; 0: never stop.")] = 5,
+    max_length: Annotated[int, Count("--max-length", metavar="N", min=4, help="Cut longer texts here.")] = 1024,
+    seed: Annotated[int, Count("--seed", metavar="N", min=0, help="Of the order.")] = 0,
+    dtype: options.Dtype = "float32",
+    device: options.Device = "auto",
+    threads: options.Threads = None,
+) -> int:
+    """Distil a small draft model for method draft_model, with the target's own tokenizer."""
+    from draftproof.train.distil import DraftRecipe, train_draft
+    from draftproof.train.loop import Settings
+    from draftproof.train.store import read_about, shortened
+
+    settings = Settings(
+        steps=steps,
+        batch_size=batch_size,
+        unroll=length,
+        learning_rate=learning_rate,
+        loss=loss,
+        evaluate_every=evaluate_every,
+        patience=patience,
+        seed=seed,
+    )
+    model = load_target(target, dtype, device, threads)
+    texts = shortened(_texts(model, data, out, limit), max_length)
+    about = read_about(data) if data is not None and data.is_dir() else {}
+    trained = train_draft(
+        model,
+        texts,
+        DraftRecipe(layers, start, length),
+        settings,
+        out,
+        tell=show_look,
+        warn=lambda sentence: typer.echo(f"warning: {sentence}", err=True),
+        about_texts={"written": about},
+    )
+    typer.echo(f"the draft model is in {out}, its card in {out / 'card.md'}")
+    return _faults(trained.faults)
+
+
+def _faults(faults: Sequence[str]) -> int:
+    for fault in faults:
+        typer.echo(f"check failed: {fault}", err=True)
+    return 1 if faults else 0
+
+
+def _train(
+    model: Any,
+    recipe: Any,
+    settings: Any,
+    out: Path,
+    data: Path | None,
+    limit: int | None,
+    max_length: int,
+    cache: tuple[Path | None, float],
+) -> int:
+    from draftproof.cli.progress import telling
+    from draftproof.train.run import Cache, train_head
     from draftproof.train.store import read_about, shortened
 
     texts = shortened(_texts(model, data, out, limit), max_length)
     about = read_about(data) if data is not None and data.is_dir() else {}
 
-    def tell(look: Any) -> None:
-        chances = " ".join(f"{chance:.2f}" for chance in look.acceptance.marginal)
-        length = look.acceptance.mean_acceptance_length
-        typer.echo(f"step {look.step}: loss {look.loss:.3f}, held out {chances}, {length:.2f} tokens a round", err=True)
-
-    trained = train_head(
-        model,
-        texts,
-        recipe,
-        settings,
-        out,
-        tell=tell,
-        warn=lambda sentence: typer.echo(f"warning: {sentence}", err=True),
-        about_texts={"written": about},
-    )
+    folder, gigabytes = cache
+    with telling() as progress:
+        kept = None
+        if folder is not None:
+            told = partial(progress, "hidden states written, texts")
+            kept = Cache(folder, int(gigabytes * 1e9), partial(typer.echo, err=True), told)
+        trained = train_head(
+            model,
+            texts,
+            recipe,
+            settings,
+            out,
+            tell=show_look,
+            warn=lambda sentence: typer.echo(f"warning: {sentence}", err=True),
+            about_texts={"written": about},
+            cache=kept,
+        )
     typer.echo(f"the head is in {out}, its card in {out / 'card.md'}")
-    for fault in trained.faults:
-        typer.echo(f"check failed: {fault}", err=True)
-    return 1 if trained.faults else 0
+    return _faults(trained.faults)
+
+
+def show_look(look: Any) -> None:
+    """One line on standard error about a look at the held-out texts."""
+    chances = " ".join(f"{chance:.2f}" for chance in look.acceptance.marginal)
+    length = look.acceptance.mean_acceptance_length
+    plan = "" if look.speedup is None else f", {look.speedup:.2f}x plain at {look.length} drafts"
+    typer.echo(f"step {look.step}: loss {look.loss:.3f}, held out {chances}, {length:.2f} tokens a round{plan}", err=True)
 
 
 def _texts(model: Any, data: Path | None, out: Path, limit: int | None) -> list[Any]:

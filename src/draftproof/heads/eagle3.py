@@ -72,9 +72,13 @@ class Eagle3(nn.Module):
         self._rotary = [rotary(config)]
 
     @classmethod
-    def of(cls, target: TargetView, draft_ids: Sequence[int], **changes: Any) -> Eagle3:
-        """A fresh head for `target`, in float32; its output layer begins as the target's rows of the draft vocabulary."""
-        made = cls(layer_config(target, **changes), target, hidden_layers=fused_layers(target.num_layers), draft_ids=draft_ids)
+    def of(
+        cls, target: TargetView, draft_ids: Sequence[int], *, hidden_layers: Sequence[int] | None = None, **changes: Any
+    ) -> Eagle3:
+        """A fresh head for `target`, in float32; its output layer begins as the target's rows of the draft vocabulary.
+        hidden_layers: which are fused, None for the published choice."""
+        layers = fused_layers(target.num_layers) if hidden_layers is None else tuple(hidden_layers)
+        made = cls(layer_config(target, **changes), target, hidden_layers=layers, draft_ids=draft_ids)
         with torch.no_grad():
             made.lm_head.weight.copy_(target.output_weight[sorted(draft_ids)])
         return made.to(target.device)

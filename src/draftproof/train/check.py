@@ -1,8 +1,7 @@
 """Two checks at the end of a training, because a head that validates well and drafts badly has happened to everyone.
 
-The hidden states it trained on must be those a generation shows it, and the acceptance foretold on held-out texts must be
-what a
-generation then measures on their prompts.
+The hidden states it trained on must be those a generation shows it, and the acceptance foretold on held-out texts must be what
+a generation then measures on their prompts.
 """
 
 from __future__ import annotations
@@ -52,9 +51,11 @@ def drafter_of(head: Head) -> Drafter:
     return MedusaDrafter(head) if isinstance(head, Medusa) else EagleDrafter(head, name=method_of(head))
 
 
-def measured_acceptance(target: LanguageModel, head: Head, texts: Sequence[Text], length: int, max_tokens: int) -> Measured:
+def measured_acceptance(
+    target: LanguageModel, drafter: Drafter, texts: Sequence[Text], length: int, max_tokens: int
+) -> Measured:
     """Generate from the prompts of `texts`, each at its own temperature, with drafts of `length` tokens, and count."""
-    decoder = SpeculativeDecoder(drafter_of(head), target, speculative_config={"num_speculative_tokens": length})
+    decoder = SpeculativeDecoder(drafter, target, speculative_config={"num_speculative_tokens": length})
     accepted, drafts = [0] * length, 0
     for text in texts:
         temperature = 1.0 if text.temperature is None else text.temperature
@@ -65,6 +66,15 @@ def measured_acceptance(target: LanguageModel, head: Head, texts: Sequence[Text]
                 for place in range(record.num_accepted_tokens):
                     accepted[place] += 1
     return Measured(tuple(count / max(drafts, 1) for count in accepted), drafts)
+
+
+def acceptance_faults(measured: Measured, foretold: Sequence[float]) -> tuple[str, ...]:
+    """A sentence for every position whose measured acceptance departs from what was foretold."""
+    return tuple(
+        f"position {place}: generation accepted {measured.marginal[place - 1]:.3f}, "
+        f"held-out texts foretold {foretold[place - 1]:.3f}"
+        for place in measured.departs_from(foretold)
+    )
 
 
 def largest_difference(target: LanguageModel, text: Text, layers: Sequence[int]) -> float:

@@ -9,7 +9,7 @@ laws are at the text's own temperature; at temperature 0 each factor says whethe
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -30,6 +30,13 @@ class Acceptance:
     conditional: tuple[float, ...]
     overlap: tuple[float, ...]
     rows: tuple[int, ...]
+
+    @classmethod
+    def of(cls, marginal: Sequence[float], overlap: Sequence[float], rows: int) -> Acceptance:
+        """From both by position, all over the same rows."""
+        before = [1.0, *marginal[:-1]]
+        conditional = tuple(now / prior if prior > 0 else 0.0 for now, prior in zip(marginal, before, strict=True))
+        return cls(tuple(marginal), conditional, tuple(overlap), (rows,) * len(marginal))
 
     @property
     def mean_acceptance_length(self) -> float:
@@ -53,22 +60,19 @@ def held_out(head: Head, batches: Iterable[States], steps: int) -> Acceptance:
             count += reached.shape[1]
     if count == 0:
         return Acceptance((0.0,) * steps, (0.0,) * steps, (0.0,) * steps, (0,) * steps)
-    means = (marginal / count).tolist()
-    before = [1.0, *means[:-1]]
-    conditional = tuple(now / prior if prior > 0 else 0.0 for now, prior in zip(means, before, strict=True))
-    return Acceptance(tuple(means), conditional, tuple((overlap / count).tolist()), (count,) * steps)
+    return Acceptance.of((marginal / count).tolist(), (overlap / count).tolist(), count)
 
 
 def _accepted(head: Head, states: States, steps: int) -> tuple[Tensor, Tensor] | None:
     """(chance to have reached [steps, m], overlap there [steps, m]) for the m rows from which `steps` positions can be seen."""
     kept = states.rows(steps)
-    if not kept:
+    if not any(kept):
         return None
     reach: list[Tensor] = []
     overlaps: list[Tensor] = []
     ratio: Tensor | None = None
-    heats = [max(states.temperatures[i], COLDEST) for i, rows in kept for _ in rows]
-    heat = torch.tensor(heats, device=states.tokens.device)
+    heats = [max(heat, COLDEST) for heat, rows in zip(states.temperatures, kept, strict=True) for _ in rows]
+    heat = torch.tensor(heats, device=states.device)
     for ahead, _, logits in guesses(head, states, steps):
         chosen = _same_rows(states, ahead, steps)
         target = states.labels(states.log_laws, ahead)[chosen].exp()
@@ -90,12 +94,12 @@ def _accepted(head: Head, states: States, steps: int) -> tuple[Tensor, Tensor] |
 
 def _same_rows(states: States, ahead: int, steps: int) -> Tensor:
     """Of the rows trained `ahead` positions on, the indices of those also trained `steps` positions on."""
-    long, first = dict(states.rows(steps)), 0
+    first = 0
     indices: list[int] = []
-    for i, rows in states.rows(ahead):
-        indices += range(first, first + len(long.get(i, ())))
+    for rows, long in zip(states.rows(ahead), states.rows(steps), strict=True):
+        indices += range(first, first + len(long))
         first += len(rows)
-    return torch.tensor(indices, device=states.tokens.device)
+    return torch.tensor(indices, dtype=torch.long, device=states.device)
 
 
 def _draft_index(head: Head, tokens: Tensor) -> Tensor:

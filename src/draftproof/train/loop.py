@@ -15,17 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from draftproof.errors import UsageError
-from draftproof.heads.eagle import Eagle
-from draftproof.heads.eagle3 import Eagle3
-from draftproof.models.protocol import LanguageModel
-from draftproof.train.heldout import Acceptance, held_out
-from draftproof.train.losses import LOSSES, feature_distance
-from draftproof.train.states import States, show_states
+from draftproof.train.heldout import Acceptance
+from draftproof.train.losses import LOSSES
+from draftproof.train.speedup import HeadCosts
 from draftproof.train.store import Text
-from draftproof.train.unroll import Head, guesses
+from draftproof.train.task import Aim, Task
 
 CHECKPOINT, HISTORY = "checkpoint.pt", "history.jsonl"
 ENOUGH_TOKENS = 300_000
@@ -35,6 +31,7 @@ ENOUGH_TOKENS = 300_000
 @dataclass(frozen=True)
 class Settings:
     """steps: optimiser steps. batch_size: texts a step. unroll: positions ahead that are trained (7: the training-time test).
+    early_unroll: in the first two thirds of the steps, when a first guess is what is learned; None for the same.
     decay: weight of each position against the one before. loss: a name in LOSSES. feature_weight: of EAGLE's feature loss, the
     other then weighing 0.1. learning_rate, warmup, clip: AdamW's, linear warm-up steps, gradient norm. evaluate_every: steps
     between looks at the held-out texts and checkpoints. patience: looks without improvement before it stops, 0 for never."""
@@ -42,6 +39,7 @@ class Settings:
     steps: int = 2000
     batch_size: int = 4
     unroll: int = 7
+    early_unroll: int | None = None
     decay: float = 0.8
     loss: str = "cross_entropy"
     feature_weight: float = 1.0
@@ -59,28 +57,35 @@ class Settings:
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} is {getattr(self, name)}; allowed: a whole number from 1")
 
+    def aim(self, step: int) -> Aim:
+        """What the loss of one step is made of."""
+        early = self.early_unroll if self.early_unroll is not None and 3 * step < 2 * self.steps else self.unroll
+        return Aim(min(early, self.unroll), self.decay, self.loss, self.feature_weight)
+
 
 @dataclass
 class Look:
-    """What one look at the held-out texts showed. loss: the mean of the training loss since the look before."""
+    """What one look at the held-out texts showed. loss: the mean of the training loss since the look before. length, speedup:
+    the draft length that promises most at this moment and the speedup there, where costs were timed."""
 
     step: int
     loss: float
     acceptance: Acceptance
+    length: int | None = None
+    speedup: float | None = None
 
 
 @dataclass
 class Training:
-    """One run. held_out: texts it never trains on. folder: for checkpoint and history, None to keep nothing. tell: told of
-    every
-    look; warn: told, once, what is wrong with the data."""
+    """One run. held_out: texts it never trains on. folder: for checkpoint and history, None to keep nothing. costs: of drafting
+    and verifying, for the speedup a look foretells. tell: told of every look; warn: told, once, what is wrong with the data."""
 
-    target: LanguageModel
-    head: Head
+    task: Task
     texts: Sequence[Text]
     held_out: Sequence[Text]
     settings: Settings = Settings()
     folder: Path | None = None
+    costs: HeadCosts | None = None
     tell: Callable[[Look], None] = lambda look: None
     warn: Callable[[str], None] = lambda sentence: None
     losses: list[float] = field(default_factory=list)
@@ -92,8 +97,10 @@ class Training:
         self.held_out = [text for text in self.held_out if text.answer >= 2]
         if not self.texts or not self.held_out:
             raise UsageError("there are too few texts with an answer of two tokens or more: some to train on, some to hold out")
-        parameters = [weight for weight in self.head.parameters() if weight.requires_grad]
-        self._optimizer = torch.optim.AdamW(parameters, lr=self.settings.learning_rate, betas=(0.9, 0.95), weight_decay=0.0)
+        self.module = self.task.module
+        parameters = [weight for weight in self.module.parameters() if weight.requires_grad]
+        rate = self.settings.learning_rate
+        self._optimizer = torch.optim.AdamW(parameters, lr=rate, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
         self._step = 0
 
     def run(self, until: int | None = None) -> None:
@@ -101,33 +108,27 @@ class Training:
         self._warn_about_data()
         self._resume()
         last = min(self.settings.steps, until if until is not None else self.settings.steps)
-        self.head.train()
+        self.module.train()
         while self._step < last and not self.stopped_early:
             self.losses.append(self._one_step())
             self._step += 1
             if self._step % self.settings.evaluate_every == 0 or self._step == self.settings.steps:
                 self._look()
                 self.save()
-        self.head.eval()
+        self.module.eval()
 
     def _one_step(self) -> float:
         for group in self._optimizer.param_groups:
             group["lr"] = self.settings.learning_rate * self._rate(self._step)
-        states = self._states(self._batch(self._step), temperature=1.0)
-        loss = training_loss(self.head, states, self.settings)
+        loss = self.task.loss(self._batch(self._step), self.settings.aim(self._step))
         self._optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(self.head.parameters(), self.settings.clip)
+        torch.nn.utils.clip_grad_norm_(self.module.parameters(), self.settings.clip)
         self._optimizer.step()
         value = float(loss.detach())
         if not math.isfinite(value):
             raise UsageError(f"the loss is {value} at step {self._step}: lower --learning-rate")
         return value
-
-    def _states(self, texts: Sequence[Text], temperature: float | None) -> States:
-        ids = self.head.draft_ids if isinstance(self.head, Eagle3) else None
-        layers = self.head.hidden_layers
-        return show_states(self.target, texts, layers, ids, temperature=temperature)
 
     def _batch(self, step: int) -> list[Text]:
         """The texts of a step: an epoch goes through all of them in an order of its own."""
@@ -147,17 +148,18 @@ class Training:
 
     def evaluate(self) -> Acceptance:
         """Acceptance on the held-out texts, each at its own temperature."""
-        steps = min(self.settings.unroll, getattr(getattr(self.head, "config", None), "num_heads", self.settings.unroll))
-        size = self.settings.batch_size
-        batches = (self._states(self.held_out[i : i + size], None) for i in range(0, len(self.held_out), size))
-        self.head.eval()
-        found = held_out(self.head, batches, steps)
-        self.head.train()
+        steps = min(self.settings.unroll, self.task.positions or self.settings.unroll)
+        self.module.eval()
+        with torch.no_grad():
+            found = self.task.acceptance(self.held_out, steps, self.settings.batch_size)
+        self.module.train()
         return found
 
     def _look(self) -> None:
         since = self.losses[-self.settings.evaluate_every :]
         look = Look(self._step, sum(since) / len(since), self.evaluate())
+        if self.costs is not None:
+            look.length, look.speedup = self.costs.best(look.acceptance.marginal)
         self.looks.append(look)
         self.tell(look)
         lengths = [look.acceptance.mean_acceptance_length for look in self.looks]
@@ -182,7 +184,7 @@ class Training:
             {
                 "settings": asdict(self.settings),
                 "step": self._step,
-                "head": self.head.state_dict(),
+                "head": self.module.state_dict(),
                 "optimizer": self._optimizer.state_dict(),
                 "losses": self.losses,
                 "looks": [asdict(look) for look in self.looks],
@@ -204,37 +206,10 @@ class Training:
                 f"{self.folder} holds a run with other settings ({', '.join(changed)}): "
                 "go on with the same, or name another folder"
             )
-        self.head.load_state_dict(kept["head"])
+        self.module.load_state_dict(kept["head"])
         self._optimizer.load_state_dict(kept["optimizer"])
         self._step, self.losses, self.stopped_early = kept["step"], list(kept["losses"]), kept["stopped_early"]
-        self.looks = [Look(look["step"], look["loss"], _acceptance(look["acceptance"])) for look in kept["looks"]]
-
-
-def training_loss(head: Head, states: States, settings: Settings) -> Tensor:
-    """The loss of one batch: positions ahead weighted by decay ** i, each the mean over its rows; for `eagle` the distance
-    of the
-    predicted features joins in. Rows whose likeliest token is outside the draft vocabulary are left out."""
-    loss_of = LOSSES[settings.loss]
-    total = torch.zeros((), device=states.tokens.device)
-    for ahead, features, logits in guesses(head, states, settings.unroll):
-        log_law = states.labels(states.log_laws, ahead).to(logits.device)
-        rows = loss_of(logits.float(), log_law)
-        if isinstance(head, Eagle3):
-            inside = head.t2d[states.labels(states.best, ahead)]
-            loss = (rows * inside).sum() / inside.sum().clamp_min(1)
-        elif isinstance(head, Eagle) and settings.feature_weight > 0:
-            true = _true_features(head, states, ahead)
-            loss = settings.feature_weight * feature_distance(features, true).mean() + 0.1 * rows.mean()
-        else:
-            loss = rows.mean()
-        total = total + settings.decay ** (ahead - 1) * loss
-    return total
-
-
-def _true_features(head: Eagle, states: States, ahead: int) -> Tensor:
-    """The target's own features where the rows trained `ahead` positions on predict them [m, width]."""
-    feature = states.hidden[head.hidden_layers[0]]
-    return torch.cat([feature[i, rows.start + ahead : rows.stop + ahead] for i, rows in states.rows(ahead)])
+        self.looks = [Look(**{**look, "acceptance": _acceptance(look["acceptance"])}) for look in kept["looks"]]
 
 
 def split(texts: Sequence[Text], share: float = 0.05, most: int = 200) -> tuple[list[Text], list[Text]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,19 +17,30 @@ from draftproof.heads.folder import load_head, save_head
 from draftproof.heads.medusa import Medusa
 from draftproof.heads.target import TargetView, target_view
 from draftproof.models.protocol import LanguageModel
-from draftproof.train.check import LARGEST_DIFFERENCE, Measured, largest_difference, measured_acceptance
+from draftproof.train.beginning import begin_as_last_layer
+from draftproof.train.cache import StateCache
+from draftproof.train.check import (
+    LARGEST_DIFFERENCE,
+    Measured,
+    acceptance_faults,
+    drafter_of,
+    largest_difference,
+    measured_acceptance,
+)
 from draftproof.train.loop import Look, Settings, Training, frequent_ids, split
+from draftproof.train.report import CARD, CHECKED_PROMPTS, card, counts
+from draftproof.train.speedup import time_head
 from draftproof.train.store import Text
+from draftproof.train.task import HeadTask
 from draftproof.train.unroll import Head
-
-CHECKED_PROMPTS = 16
-CARD = "card.md"
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What is trained. method: "medusa", "eagle" or "eagle3". draft_vocab_size: of eagle3. num_heads, num_layers: of medusa.
-    intermediate_size: of EAGLE's layer, None for the target's own. length: draft length that is proposed and checked."""
+    """What is trained. method: "medusa", "eagle" or "eagle3". draft_vocab_size, hidden_layers (those that are fused; None: the
+    published choice): of eagle3. num_heads, num_layers: of medusa. intermediate_size: of EAGLE's layer, None for the target's
+    own. length: draft length that is proposed and checked. start: a folder of a head whose weights it begins with.
+    begin: of an untrained eagle3 head, "random" or as the target's last layer, "target"."""
 
     method: str
     draft_vocab_size: int = 4096
@@ -39,6 +48,19 @@ class Recipe:
     num_layers: int = 1
     intermediate_size: int | None = None
     length: int = 4
+    hidden_layers: tuple[int, ...] | None = None
+    start: str | None = None
+    begin: str = "random"
+
+
+@dataclass(frozen=True)
+class Cache:
+    """Hidden states kept on disk. limit: bytes the folder may hold. tell: told sentences and how far it is."""
+
+    folder: Path
+    limit: int
+    say: Callable[[str], None] = lambda sentence: None
+    tell: Callable[[int, int], None] = lambda done, total: None
 
 
 @dataclass(frozen=True)
@@ -53,8 +75,11 @@ class Trained:
     faults: tuple[str, ...]
 
 
-def fresh_head(recipe: Recipe, view: TargetView, texts: Sequence[Text], seed: int) -> Head:
-    """An untrained head for `view`, in float32, its weights from `seed`; eagle3's draft vocabulary from the texts' answers."""
+def fresh_head(recipe: Recipe, view: TargetView, texts: Sequence[Text], seed: int, module: Any = None) -> Head:
+    """A head for `view` to begin with, in float32: the one at `recipe.start`, or an untrained one whose weights are from `seed`
+    and whose draft vocabulary (eagle3) is from the texts' answers. module: the target's, for a beginning as its last layer."""
+    if recipe.start is not None:
+        return load_head(recipe.start, view, recipe.method).float().requires_grad_(True)
     state = torch.get_rng_state()
     torch.manual_seed(seed)
     try:
@@ -64,7 +89,11 @@ def fresh_head(recipe: Recipe, view: TargetView, texts: Sequence[Text], seed: in
         if recipe.method == "eagle":
             return Eagle.of(view, **changes)
         if recipe.method == "eagle3":
-            return Eagle3.of(view, frequent_ids(texts, recipe.draft_vocab_size, view.vocab_size), **changes)
+            ids = frequent_ids(texts, recipe.draft_vocab_size, view.vocab_size)
+            made = Eagle3.of(view, ids, hidden_layers=recipe.hidden_layers, **changes)
+            if recipe.begin == "target":
+                begin_as_last_layer(made, module)
+            return made
     finally:
         torch.set_rng_state(state)
     raise UsageError(f"there is no head {recipe.method!r}; allowed: eagle, eagle3, medusa")
@@ -80,83 +109,57 @@ def train_head(
     tell: Callable[[Look], None] = lambda look: None,
     warn: Callable[[str], None] = lambda sentence: None,
     about_texts: Mapping[str, Any] | None = None,
+    cache: Cache | None = None,
 ) -> Trained:
-    """Train, write the folder (bfloat16 weights), read it back and check it. Goes on from the folder's checkpoint."""
+    """Train, write the folder (bfloat16 weights), read it back and check it. Goes on from the folder's checkpoint.
+
+    cache: where hidden states are kept between epochs and runs; None: they are made for every batch and never written."""
     view = target_view(target)
     train, held = split(texts)
-    head = fresh_head(recipe, view, train, settings.seed)
-    training = Training(target, head, train, held, settings, folder, tell, warn)
+    head = fresh_head(recipe, view, train, settings.seed, getattr(target, "module", None))
+    states = None if cache is None else _filled(cache, target, view, head, [*train, *held])
+    costs = time_head(target, head, max(held or train, key=lambda text: len(text.tokens)), settings.unroll)
+    training = Training(HeadTask(target, head, states), train, held, settings, folder, costs, tell, warn)
     training.run()
     foretold = training.evaluate()
     facts = {
         "recipe": asdict(recipe),
         "settings": asdict(settings),
-        "texts": {"train": _counts(train), "held_out": _counts(held), **dict(about_texts or {})},
+        "texts": {"train": counts(train), "held_out": counts(held), **dict(about_texts or {})},
         "steps": len(training.losses),
         "stopped_early": training.stopped_early,
         "held_out_acceptance": asdict(foretold),
+        "plan": {"verify": costs.verify, "draft": costs.draft, "best": costs.best(foretold.marginal)},
         "provenance": provenance(target, seed=settings.seed),
     }
     save_head(folder, head.to(torch.bfloat16), view, length=recipe.length, card=facts)
     loaded = load_head(folder, view, recipe.method)
     checked = _checked(target, loaded, training.held_out, foretold.marginal, recipe.length)
-    (folder / CARD).write_text(card(recipe.method, view.name, facts, checked), encoding="utf-8")
+    page = card(recipe.method, view.name, facts, checked.foretold, checked.measured, checked.faults)
+    (folder / CARD).write_text(page, encoding="utf-8")
     return checked
+
+
+def _filled(cache: Cache, target: LanguageModel, view: TargetView, head: Head, texts: Sequence[Text]) -> StateCache:
+    """The states of `texts` on disk, their size said before the first is written."""
+    ids = head.draft_ids if isinstance(head, Eagle3) else None
+    states = StateCache(cache.folder, target, view, head.hidden_layers, ids)
+    texts = [text for text in texts if text.answer >= 2]
+    missing = states.missing(texts)
+    cache.say(
+        f"hidden states of {len(texts)} texts take {states.size(texts) / 1e9:.2f} GB in {cache.folder}, "
+        f"{states.size(missing) / 1e9:.2f} GB of it still to be written; the limit is {cache.limit / 1e9:.2f} GB"
+    )
+    states.fill(texts, cache.limit, cache.tell)
+    return states
 
 
 def _checked(target: LanguageModel, head: Head, held: Sequence[Text], foretold: Sequence[float], length: int) -> Trained:
     chosen = held[:CHECKED_PROMPTS]
     longest = max(text.answer for text in chosen)
-    measured = measured_acceptance(target, head, chosen, length, min(longest, 128))
+    measured = measured_acceptance(target, drafter_of(head), chosen, length, min(longest, 128))
     difference = largest_difference(target, chosen[0], head.hidden_layers)
-    faults = []
-    for place in measured.departs_from(foretold):
-        found, expected = measured.marginal[place - 1], foretold[place - 1]
-        faults.append(f"position {place}: generation accepted {found:.3f}, held-out texts foretold {expected:.3f}")
+    faults = [*acceptance_faults(measured, foretold)]
     if difference > LARGEST_DIFFERENCE and str(getattr(target, "dtype", "")) == "torch.float32":
         faults.append(f"hidden states of training and generation differ by {difference:.1e} of their size")
     return Trained(head, tuple(foretold), measured, difference, tuple(faults))
-
-
-def _counts(texts: Sequence[Text]) -> dict[str, Any]:
-    return {
-        "texts": len(texts),
-        "answer_tokens": sum(text.answer for text in texts),
-        "sources": dict(Counter(text.source for text in texts)),
-    }
-
-
-def card(method: str, target: str, facts: Mapping[str, Any], checked: Trained) -> str:
-    """The card of a head, a page of Markdown: what it is for, what it learned from, how its drafts are accepted."""
-    train, held = facts["texts"]["train"], facts["texts"]["held_out"]
-    rows = [
-        f"| {place} | {expected:.3f} | {found} |"
-        for place, expected, found in zip(
-            range(1, len(checked.foretold) + 1),
-            checked.foretold,
-            [f"{value:.3f}" for value in checked.measured.marginal] + ["-"] * len(checked.foretold),
-            strict=False,
-        )
-    ]
-    lines = [
-        f"# {method} head for {target}",
-        "",
-        f"Trained for {facts['steps']} steps on {train['answer_tokens']} answer tokens of {train['texts']} texts "
-        f"({', '.join(f'{count} {source}' for source, count in train['sources'].items())}); "
-        f"{held['answer_tokens']} tokens of {held['texts']} texts were held out, by prompt.",
-        "",
-        f"Chance that a draft is accepted up to a position, foretold on the held-out texts at their own temperatures, and "
-        f"measured by {checked.measured.drafts} drafts of a generation from {CHECKED_PROMPTS} of their prompts at most:",
-        "",
-        "| position | held out | generated |",
-        "|---|---|---|",
-        *rows,
-        "",
-        "Checks: " + ("; ".join(checked.faults) if checked.faults else "passed") + ".",
-        "",
-        "```json",
-        json.dumps({"recipe": facts["recipe"], "settings": facts["settings"], "provenance": facts["provenance"]}, indent=1),
-        "```",
-        "",
-    ]
-    return "\n".join(lines)

@@ -8,6 +8,7 @@ from draftproof.decode.methods.checks import count_from
 from draftproof.decode.methods.method import Method, Option, Parts
 from draftproof.decode.methods.models import DRAFT_SAMPLE_METHOD
 from draftproof.drafters.protocol import Drafter
+from draftproof.errors import UsageError
 
 if TYPE_CHECKING:
     from draftproof.decode.config import SpeculativeConfig
@@ -33,11 +34,19 @@ def _eagle(config: SpeculativeConfig, parts: Parts) -> Drafter:
 
 
 def _head(method: str, config: SpeculativeConfig, parts: Parts) -> Any:
+    """The head in the folder the config names, else the one that comes with the package for this target."""
     from draftproof.heads.folder import load_head
+    from draftproof.heads.shipped import shipped_head
     from draftproof.heads.target import target_view
 
-    assert config.model is not None
-    return load_head(config.model, target_view(parts.target), method)
+    target = target_view(parts.target)
+    folder = config.model or shipped_head(target, method)
+    if folder is None:
+        raise UsageError(
+            f'no head for method "{method}" comes with the package for {target.name}: '
+            'name the folder of one with "model" (draftproof train writes them)'
+        )
+    return load_head(folder, target, method)
 
 
 DYNAMIC_TREE = (
@@ -70,6 +79,7 @@ HEAD_METHODS = (
         4,
         _eagle,
         model="folder",
+        model_optional=True,
         options=(DRAFT_SAMPLE_METHOD, *DYNAMIC_TREE),
         vllm=True,
     ),
