@@ -52,6 +52,10 @@ class Recipe:
     start: str | None = None
     begin: str = "random"
 
+    def __post_init__(self) -> None:
+        if self.begin not in ("random", "target"):
+            raise UsageError(f"begin is {self.begin!r}; allowed: random, target (as its last layer)")
+
 
 @dataclass(frozen=True)
 class Cache:
@@ -90,6 +94,7 @@ def fresh_head(recipe: Recipe, view: TargetView, texts: Sequence[Text], seed: in
             return Eagle.of(view, **changes)
         if recipe.method == "eagle3":
             ids = frequent_ids(texts, recipe.draft_vocab_size, view.vocab_size)
+            _check_layers(recipe.hidden_layers or (), view)
             made = Eagle3.of(view, ids, hidden_layers=recipe.hidden_layers, **changes)
             if recipe.begin == "target":
                 begin_as_last_layer(made, module)
@@ -97,6 +102,11 @@ def fresh_head(recipe: Recipe, view: TargetView, texts: Sequence[Text], seed: in
     finally:
         torch.set_rng_state(state)
     raise UsageError(f"there is no head {recipe.method!r}; allowed: eagle, eagle3, medusa")
+
+
+def _check_layers(layers: Sequence[int], view: TargetView) -> None:
+    if wrong := [layer for layer in layers if not 0 <= layer <= view.num_layers]:
+        raise UsageError(f"hidden states {wrong} are asked for; {view.name} has 0 (the embeddings) to {view.num_layers}")
 
 
 def train_head(

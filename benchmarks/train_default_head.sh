@@ -1,0 +1,28 @@
+#!/bin/bash
+# The head that comes with the package: EAGLE-3 for the default model, trained on text that model writes here.
+#
+#   benchmarks/train_default_head.sh [FOLDER]
+#
+# Every step goes on where it was interrupted. PROMPTS names a file of prompts to answer beside the built-in ones. The defaults
+# are meant for a night on a few cores; smaller settings (see tests/test_benchmarks_train.py) go through the same motions.
+set -euo pipefail
+
+FOLDER=${1:-default-head}
+DRAFTPROOF=${DRAFTPROOF:-draftproof}
+TARGET=${TARGET:-smollm2-135m-instruct}
+MAX_TOKENS=${MAX_TOKENS:-256}
+STEPS=${STEPS:-6000}
+EVALUATE_EVERY=${EVALUATE_EVERY:-500}
+DRAFT_VOCAB_SIZE=${DRAFT_VOCAB_SIZE:-4096}
+BATCH_SIZE=${BATCH_SIZE:-2}
+CACHE_GB=${CACHE_GB:-12}
+LIMIT=${LIMIT:-}
+
+# 1. The target answers; its own text is what its drafts will be verified against.
+$DRAFTPROOF train data --target "$TARGET" ${PROMPTS:+--data "$PROMPTS"} --builtin chat --builtin code --builtin summary \
+    ${LIMIT:+--limit "$LIMIT"} --max-tokens "$MAX_TOKENS" --dtype float32 --out "$FOLDER/texts"
+
+# 2. The head, its hidden states kept on disk between epochs; checks and card at the end.
+$DRAFTPROOF train eagle3 --target "$TARGET" --data "$FOLDER/texts" --cache "$FOLDER/states" --cache-gb "$CACHE_GB" \
+    --draft-vocab-size "$DRAFT_VOCAB_SIZE" --max-length 700 --batch-size "$BATCH_SIZE" --learning-rate 3e-3 \
+    --early-unroll 2 --unroll 4 --steps "$STEPS" --evaluate-every "$EVALUATE_EVERY" --patience 0 --out "$FOLDER/head"

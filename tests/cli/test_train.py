@@ -1,0 +1,86 @@
+"""The commands of `draftproof train`, and the recipe of the default head in small: from prompts to a head that drafts."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from draftproof import SamplingParams, SpeculativeDecoder
+from draftproof.cli import main as cli
+from tiny import llama, word_tokenizer
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A tiny model with a tokenizer and a chat template, in a folder."""
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    llama(num_hidden_layers=4, max_position_embeddings=1024).save_pretrained(folder)
+    tokenizer = word_tokenizer()
+    tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }} {% endfor %}"
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def prompts(tmp_path_factory):
+    file = tmp_path_factory.mktemp("prompts") / "prompts.jsonl"
+    lines = [json.dumps({"prompt": " ".join(f"w{(i * 7 + j) % 64}" for j in range(6))}) for i in range(64)]
+    lines += [json.dumps({"prompt": f"w1 w{i} w3 w5 w{i}"}) for i in range(64)]
+    file.write_text("\n".join(lines))
+    return file
+
+
+def test_the_recipe_of_the_default_head_in_small(model, prompts, tmp_path):
+    environment = os.environ | {
+        "DRAFTPROOF": f"{sys.executable} -m draftproof",
+        "TARGET": str(model),
+        "PROMPTS": str(prompts),
+        "LIMIT": "130",
+        "MAX_TOKENS": "12",
+        "STEPS": "4",
+        "EVALUATE_EVERY": "2",
+        "DRAFT_VOCAB_SIZE": "48",
+    }
+    script = [str(ROOT / "benchmarks" / "train_default_head.sh"), str(tmp_path)]
+    done = subprocess.run(script, env=environment, capture_output=True, text=True, timeout=500, check=False)
+    assert (tmp_path / "head" / "model.safetensors").exists(), done.stderr
+    assert "hidden states of" in done.stderr and "few: below" in done.stderr
+    looks = [line for line in done.stderr.splitlines() if line.startswith("step ")]
+    assert len(looks) == 2 and "tokens a round" in looks[0]
+    assert "plain at" in looks[0], "the speedup a plan would give at this moment"
+    config = {"method": "eagle3", "model": str(tmp_path / "head"), "num_speculative_tokens": 2}
+    decoder = SpeculativeDecoder.from_pretrained(str(model), speculative_config=config, dtype="float32")
+    params = SamplingParams(max_tokens=12, temperature=0)
+    assert decoder.generate([1, 2, 3], params).token_ids == decoder.plain.generate([1, 2, 3], params).token_ids
+    facts = json.loads((tmp_path / "head" / "config.json").read_text())["draftproof"]["card"]
+    assert facts["steps"] == 4 and facts["recipe"]["draft_vocab_size"] == 48
+
+
+def test_a_draft_model_from_prompts(model, prompts, tmp_path, capsys):
+    words = ["train", "draft", "--target", str(model), "--data", str(prompts), "--out", str(tmp_path / "draft")]
+    words += ["--layers", "2", "--steps", "2", "--evaluate-every", "2", "--length", "2", "--limit", "130"]
+    cli.run(words)
+    assert "the draft model is in" in capsys.readouterr().out
+    config = {"method": "draft_model", "model": str(tmp_path / "draft"), "num_speculative_tokens": 2}
+    decoder = SpeculativeDecoder.from_pretrained(str(model), speculative_config=config, dtype="float32")
+    params = SamplingParams(max_tokens=8, temperature=0)
+    assert decoder.generate([1, 2, 3], params).token_ids == decoder.plain.generate([1, 2, 3], params).token_ids
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--loss", "squares"], "loss 'squares' is unknown"),
+        (["--begin", "middle"], "begin is 'middle'"),
+    ],
+)
+def test_wrong_settings_are_refused(model, prompts, tmp_path, refused, words, sentence):
+    texts = ["--data", prompts, "--limit", "40", "--out", tmp_path]
+    assert sentence in refused("train", "eagle3", "--target", model, *texts, *words)

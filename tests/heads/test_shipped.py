@@ -1,0 +1,34 @@
+"""A head that comes with the package is used for its own target when no model is named, and for no other."""
+
+from __future__ import annotations
+
+import pytest
+
+from draftproof import SamplingParams, SpeculativeDecoder
+from draftproof.errors import UsageError
+from draftproof.heads import shipped
+from draftproof.heads.eagle3 import Eagle3
+from draftproof.heads.folder import save_head
+from draftproof.heads.target import target_view
+from draftproof.models.hf import HFModel
+from tiny import llama
+
+
+def tiny(seed):
+    return HFModel(llama(num_hidden_layers=4, seed=seed), name="tiny", check=False)
+
+
+def test_the_head_of_this_target_is_found(tmp_path, monkeypatch):
+    monkeypatch.setattr(shipped, "FOLDER", tmp_path)
+    target, other = tiny(0), tiny(1)
+    view = target_view(target)
+    save_head(tmp_path / "one", Eagle3.of(view, range(40)), view)
+    assert shipped.shipped_head(view, "eagle3") == tmp_path / "one"
+    assert shipped.shipped_head(view, "eagle") is None
+    assert shipped.shipped_head(target_view(other), "eagle3") is None
+    decoder = SpeculativeDecoder(None, target, speculative_config={"method": "eagle3", "num_speculative_tokens": 2})
+    result = decoder.generate([1, 2, 3], SamplingParams(max_tokens=8, temperature=0))
+    assert any(record.draft_tokens for record in result.rounds)
+    assert result.token_ids == decoder.plain.generate([1, 2, 3], SamplingParams(max_tokens=8, temperature=0)).token_ids
+    with pytest.raises(UsageError, match="no head for method .eagle3. comes with the package for tiny"):
+        SpeculativeDecoder(None, other, speculative_config={"method": "eagle3"})
