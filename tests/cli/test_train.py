@@ -64,9 +64,10 @@ def test_the_recipe_of_the_default_head_in_small(model, prompts, tmp_path):
 
 
 def test_a_draft_model_from_prompts(model, prompts, tmp_path, capsys):
-    words = ["train", "draft", "--target", str(model), "--data", str(prompts), "--out", str(tmp_path / "draft")]
-    words += ["--layers", "2", "--steps", "2", "--evaluate-every", "2", "--length", "2", "--limit", "130"]
-    cli.run(words)
+    written = ["--target", str(model), "--data", str(prompts), "--max-tokens", "12", "--dtype", "float32"]
+    assert cli.run(["train", "data", *written, "--out", str(tmp_path / "texts")]) == 0
+    words = ["--target", str(model), "--data", str(tmp_path / "texts"), "--out", str(tmp_path / "draft")]
+    cli.run(["train", "draft", *words, "--layers", "2", "--steps", "2", "--evaluate-every", "2", "--length", "2"])
     assert "the draft model is in" in capsys.readouterr().out
     config = {"method": "draft_model", "model": str(tmp_path / "draft"), "num_speculative_tokens": 2}
     decoder = SpeculativeDecoder.from_pretrained(str(model), speculative_config=config, dtype="float32")

@@ -32,3 +32,14 @@ def test_the_head_of_this_target_is_found(tmp_path, monkeypatch):
     assert result.token_ids == decoder.plain.generate([1, 2, 3], SamplingParams(max_tokens=8, temperature=0)).token_ids
     with pytest.raises(UsageError, match="no head for method .eagle3. comes with the package for tiny"):
         SpeculativeDecoder(None, other, speculative_config={"method": "eagle3"})
+
+
+def test_the_command_line_drafts_with_it_where_there_is_one(tmp_path, monkeypatch):
+    from draftproof.cli.options import usual_method
+
+    monkeypatch.setattr(shipped, "FOLDER", tmp_path)
+    assert usual_method(None) == {"method": "ngram"}
+    (tmp_path / "smollm2-135m-instruct").mkdir()
+    (tmp_path / "smollm2-135m-instruct" / "config.json").write_text("{}")
+    assert usual_method(None) == {"method": "auto", "drafters": ["suffix", "eagle3"]}
+    assert usual_method("some-other-model") == {"method": "ngram"}

@@ -210,11 +210,24 @@ def speculative_config(flags: Mapping[str, Any]) -> dict[str, Any]:
     if given.get("method") == "none" and len(given) > 1:
         other = next(_SPELLED[key] for key in given if key != "method")
         raise UsageError(f"{other} does nothing with --method none: leave one of them out")
+    if not given.keys() - {"num_speculative_tokens"}:
+        given |= usual_method(flags["target"])
     given.setdefault("method", DEFAULT_METHOD)
     if takes_model(given["method"], always=True) and "model" not in given:
         raise UsageError(f"--method {given['method']} needs a draft model: add --draft with its hub id or folder")
     SpeculativeConfig.from_dict(given)
     return given
+
+
+def usual_method(target: str | None) -> dict[str, Any]:
+    """What drafts when nothing says how: for a target whose head comes with the package, that head and suffix matches side by
+    side, in each round the one that promises most; else prompt lookup."""
+    from draftproof.heads.shipped import has_head
+    from draftproof.models.pull import DEFAULT_MODEL
+
+    if has_head(DEFAULT_MODEL if target is None else target):
+        return {"method": "auto", "drafters": ["suffix", "eagle3"]}
+    return {"method": DEFAULT_METHOD}
 
 
 def takes_model(method: str, always: bool = False) -> bool:

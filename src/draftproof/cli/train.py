@@ -97,6 +97,20 @@ HeadData = Annotated[
     ),
 ]
 Count = typer.Option
+Steps = Annotated[int, Count("--steps", metavar="N", min=1, help="Optimiser steps.")]
+Batch = Annotated[int, Count("--batch-size", metavar="N", min=1, help="Texts a step.")]
+Rate = Annotated[float, Count("--learning-rate", metavar="X", min=0, help="Of AdamW.")]
+LossName = Annotated[str, Count("--loss", metavar="NAME", help="cross_entropy, total_variation or log_acceptance.")]
+LookEvery = Annotated[int, Count("--evaluate-every", metavar="N", min=1, help="Steps between looks.")]
+Patience = Annotated[int, Count("--patience", metavar="N", min=0, help="Looks without gain; 0: never stop.")]
+MaxLength = Annotated[int, Count("--max-length", metavar="N", min=4, help="Cut longer texts here.")]
+Unroll = Annotated[int, Count("--unroll", metavar="N", min=1, help="Positions ahead that are trained.")]
+EarlyUnroll = Annotated[int | None, Count("--early-unroll", metavar="N", min=1, help="--unroll in the first two thirds.")]
+Width = Annotated[int | None, Count("--intermediate-size", metavar="N", min=1, help="Of EAGLE's layer. Default: the target's.")]
+Begin = Annotated[str, Count("--begin", metavar="HOW", help="Of a fresh eagle3 head: target (its last layer), random or auto.")]
+DraftVocab = Annotated[int, Count("--draft-vocab-size", metavar="N", min=1, help="Of eagle3.")]
+NumHeads = Annotated[int, Count("--num-heads", metavar="N", min=1, help="Of medusa.")]
+Seed = Annotated[int, Count("--seed", metavar="N", min=0, help="Of weights and order.")]
 Layers = Annotated[
     list[int] | None,
     typer.Option(
@@ -119,32 +133,24 @@ def _trainer(method: str) -> Any:
         target: options.Target = None,
         data: HeadData = None,
         limit: Limit = None,
-        steps: Annotated[int, Count("--steps", metavar="N", min=1, help="Optimiser steps.")] = 2000,
-        batch_size: Annotated[int, Count("--batch-size", metavar="N", min=1, help="Texts a step.")] = 4,
-        learning_rate: Annotated[float, Count("--learning-rate", metavar="X", min=0, help="Of AdamW.")] = 1e-3,
-        loss: Annotated[
-            str, Count("--loss", metavar="NAME", help="cross_entropy, total_variation or log_acceptance.")
-        ] = "cross_entropy",
-        unroll: Annotated[int, Count("--unroll", metavar="N", min=1, help="Positions ahead that are trained.")] = 7,
-        evaluate_every: Annotated[int, Count("--evaluate-every", metavar="N", min=1, help="Steps between looks.")] = 100,
-        patience: Annotated[int, Count("--patience", metavar="N", min=0, help="Looks without gain; 0: never stop.")] = 5,
-        early_unroll: Annotated[
-            int | None, Count("--early-unroll", metavar="N", min=1, help="Instead of --unroll in the first two thirds.")
-        ] = None,
+        steps: Steps = 2000,
+        batch_size: Batch = 4,
+        learning_rate: Rate = 1e-3,
+        loss: LossName = "cross_entropy",
+        unroll: Unroll = 7,
+        evaluate_every: LookEvery = 100,
+        patience: Patience = 5,
+        early_unroll: EarlyUnroll = None,
         hidden_layer: Layers = None,
-        intermediate_size: Annotated[
-            int | None, Count("--intermediate-size", metavar="N", min=1, help="Of EAGLE's layer. Default: the target's.")
-        ] = None,
+        intermediate_size: Width = None,
         start: Start = None,
-        begin: Annotated[
-            str, Count("--begin", metavar="HOW", help="An eagle3 head without --start: as the target's last layer, or random.")
-        ] = "target",
+        begin: Begin = "auto",
         cache: CacheDir = None,
         cache_gb: CacheGB = 10.0,
-        draft_vocab_size: Annotated[int, Count("--draft-vocab-size", metavar="N", min=1, help="Of eagle3.")] = 4096,
-        num_heads: Annotated[int, Count("--num-heads", metavar="N", min=1, help="Of medusa.")] = 4,
-        max_length: Annotated[int, Count("--max-length", metavar="N", min=4, help="Cut longer texts here.")] = 1024,
-        seed: Annotated[int, Count("--seed", metavar="N", min=0, help="Of weights and order.")] = 0,
+        draft_vocab_size: DraftVocab = 4096,
+        num_heads: NumHeads = 4,
+        max_length: MaxLength = 1024,
+        seed: Seed = 0,
         dtype: options.Dtype = "float32",
         device: options.Device = "auto",
         threads: options.Threads = None,
@@ -187,17 +193,15 @@ def draft(
     start: Annotated[
         str | None, Count("--start", metavar="NAME", help="A model of the target's tokenizer to begin with instead.")
     ] = None,
-    steps: Annotated[int, Count("--steps", metavar="N", min=1, help="Optimiser steps.")] = 2000,
-    batch_size: Annotated[int, Count("--batch-size", metavar="N", min=1, help="Texts a step.")] = 4,
-    learning_rate: Annotated[float, Count("--learning-rate", metavar="X", min=0, help="Of AdamW.")] = 3e-4,
-    loss: Annotated[
-        str, Count("--loss", metavar="NAME", help="cross_entropy, total_variation or log_acceptance.")
-    ] = "cross_entropy",
+    steps: Steps = 2000,
+    batch_size: Batch = 4,
+    learning_rate: Rate = 3e-4,
+    loss: LossName = "cross_entropy",
     length: Annotated[int, Count("--length", metavar="N", min=1, help="Draft length that is looked at.")] = 4,
-    evaluate_every: Annotated[int, Count("--evaluate-every", metavar="N", min=1, help="Steps between looks.")] = 100,
-    patience: Annotated[int, Count("--patience", metavar="N", min=0, help="Looks without gain; 0: never stop.")] = 5,
-    max_length: Annotated[int, Count("--max-length", metavar="N", min=4, help="Cut longer texts here.")] = 1024,
-    seed: Annotated[int, Count("--seed", metavar="N", min=0, help="Of the order.")] = 0,
+    evaluate_every: LookEvery = 100,
+    patience: Patience = 5,
+    max_length: MaxLength = 1024,
+    seed: Seed = 0,
     dtype: options.Dtype = "float32",
     device: options.Device = "auto",
     threads: options.Threads = None,

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from draftproof.heads.target import TargetView
+if TYPE_CHECKING:
+    from draftproof.heads.target import TargetView
 
 FOLDER = Path(__file__).parent / "weights"
+
+
+def has_head(name: str) -> bool:
+    """Whether a head comes with the package for the target of this short name."""
+    return (FOLDER / name / "config.json").is_file()
 
 
 def shipped_head(target: TargetView, method: str) -> Path | None:

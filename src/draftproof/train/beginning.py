@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from draftproof.errors import UsageError
 from draftproof.heads.eagle3 import Eagle3
@@ -17,29 +18,45 @@ from draftproof.heads.eagle3 import Eagle3
 RANDOM_SHARE, EMBEDDING_SHARE = 0.1, 0.5
 
 
+def fits_last_layer(head: Eagle3, module: Any) -> bool:
+    """Whether the last layer of `module` has the shape of the head's."""
+    return _copied(head, module) is not None
+
+
 def begin_as_last_layer(head: Eagle3, module: Any) -> None:
     """Copy what fits from `module`, the target's. UsageError when its last layer is of another shape than the head's."""
-    base, layer, width = getattr(module, "base_model", None), head.layers[0], head.config.hidden_size
-    try:
-        last, norm = base.layers[-1], base.norm.weight
-        wanted = {
-            **{f"mlp.{name}": weight for name, weight in layer.mlp.named_parameters()},
-            "post_attention_layernorm.weight": layer.post_attention_layernorm.weight,
-            "input_layernorm.weight": layer.hidden_norm.weight,
-            "self_attn.o_proj.weight": layer.self_attn.o_proj.weight,
-            **{f"self_attn.{one}_proj.weight": getattr(layer.self_attn, f"{one}_proj").weight[:, width:] for one in "qkv"},
-        }
-        found = {name: weight for name, weight in last.named_parameters() if name in wanted}
-    except (AttributeError, TypeError, IndexError):
-        found, wanted, norm = {}, {"layers": head.norm.weight}, None
-    if any(name not in found or found[name].shape != weight.shape for name, weight in wanted.items()):
+    pairs = _copied(head, module)
+    if pairs is None:
         raise UsageError("the head cannot begin as the target's last layer, which has another shape: begin at random instead")
+    layer: Any = head.layers[0]
+    width = head.config.hidden_size
     with torch.no_grad():
-        for name, weight in wanted.items():
-            weight.copy_(found[name])
+        for ours, theirs in pairs:
+            ours.copy_(theirs)
         for one in "qkv":
             getattr(layer.self_attn, f"{one}_proj").weight[:, :width].mul_(EMBEDDING_SHARE)
-        head.norm.weight.copy_(norm)
         head.fc.weight.mul_(RANDOM_SHARE)
         highest = max(range(len(head.hidden_layers)), key=lambda place: head.hidden_layers[place])
         head.fc.weight[:, highest * width : (highest + 1) * width] += torch.eye(width, device=head.fc.weight.device)
+
+
+def _copied(head: Eagle3, module: Any) -> list[tuple[Tensor, Tensor]] | None:
+    """(the head's weight, the target's) for everything that is copied; None where one is missing or of another shape."""
+    base: Any = getattr(module, "base_model", None)
+    layers, norm = getattr(base, "layers", None), getattr(getattr(base, "norm", None), "weight", None)
+    if not layers or norm is None:
+        return None
+    layer: Any = head.layers[0]
+    width = head.config.hidden_size
+    wanted = {
+        **{f"mlp.{name}": weight for name, weight in layer.mlp.named_parameters()},
+        "post_attention_layernorm.weight": layer.post_attention_layernorm.weight,
+        "input_layernorm.weight": layer.hidden_norm.weight,
+        "self_attn.o_proj.weight": layer.self_attn.o_proj.weight,
+        **{f"self_attn.{one}_proj.weight": getattr(layer.self_attn, f"{one}_proj").weight[:, width:] for one in "qkv"},
+    }
+    found = dict(layers[-1].named_parameters())
+    pairs = [(head.norm.weight, norm), *((weight, found.get(name)) for name, weight in wanted.items())]
+    if any(theirs is None or ours.shape != theirs.shape for ours, theirs in pairs):
+        return None
+    return pairs

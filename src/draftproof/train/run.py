@@ -17,7 +17,7 @@ from draftproof.heads.folder import load_head, save_head
 from draftproof.heads.medusa import Medusa
 from draftproof.heads.target import TargetView, target_view
 from draftproof.models.protocol import LanguageModel
-from draftproof.train.beginning import begin_as_last_layer
+from draftproof.train.beginning import begin_as_last_layer, fits_last_layer
 from draftproof.train.cache import StateCache
 from draftproof.train.check import (
     LARGEST_DIFFERENCE,
@@ -40,7 +40,7 @@ class Recipe:
     """What is trained. method: "medusa", "eagle" or "eagle3". draft_vocab_size, hidden_layers (those that are fused; None: the
     published choice): of eagle3. num_heads, num_layers: of medusa. intermediate_size: of EAGLE's layer, None for the target's
     own. length: draft length that is proposed and checked. start: a folder of a head whose weights it begins with.
-    begin: of an untrained eagle3 head, "random" or as the target's last layer, "target"."""
+    begin: of an untrained eagle3 head, "random" or as the target's last layer, "target"; "auto": the latter where it fits."""
 
     method: str
     draft_vocab_size: int = 4096
@@ -53,8 +53,10 @@ class Recipe:
     begin: str = "random"
 
     def __post_init__(self) -> None:
-        if self.begin not in ("random", "target"):
-            raise UsageError(f"begin is {self.begin!r}; allowed: random, target (as its last layer)")
+        if self.begin not in ("auto", "random", "target"):
+            raise UsageError(
+                f"begin is {self.begin!r}; allowed: random, target (as its last layer), auto (the latter if it fits)"
+            )
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ def fresh_head(recipe: Recipe, view: TargetView, texts: Sequence[Text], seed: in
             ids = frequent_ids(texts, recipe.draft_vocab_size, view.vocab_size)
             _check_layers(recipe.hidden_layers or (), view)
             made = Eagle3.of(view, ids, hidden_layers=recipe.hidden_layers, **changes)
-            if recipe.begin == "target":
+            if recipe.begin == "target" or (recipe.begin == "auto" and fits_last_layer(made, module)):
                 begin_as_last_layer(made, module)
             return made
     finally:
@@ -145,7 +147,7 @@ def train_head(
     save_head(folder, head.to(torch.bfloat16), view, length=recipe.length, card=facts)
     loaded = load_head(folder, view, recipe.method)
     checked = _checked(target, loaded, training.held_out, foretold.marginal, recipe.length)
-    page = card(recipe.method, view.name, facts, checked.foretold, checked.measured, checked.faults)
+    page = card(f"{recipe.method} head", view.name, facts, checked.foretold, checked.measured, checked.faults)
     (folder / CARD).write_text(page, encoding="utf-8")
     return checked
 

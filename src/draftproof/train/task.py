@@ -47,7 +47,8 @@ class HeadTask:
     """A head on the hidden states of its target. states: where they come from, None: a pass of the target for every batch."""
 
     def __init__(self, target: LanguageModel, head: Head, states: StateSource | None = None) -> None:
-        self.module = self.head = head
+        self.head = head
+        self.module: nn.Module = head
         self.positions: int | None = getattr(head.config, "num_heads", None)
         ids = head.draft_ids if isinstance(head, Eagle3) else None
         self._states = states or fresh_states(target, head.hidden_layers, ids)

@@ -75,10 +75,11 @@ class UnrolledAttention:
     def __call__(self, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """[1, heads, m, width] of one step, grouped heads allowed -> the shape of the queries."""
         sizes = [len(rows) for rows in self.rows]
-        split = zip(*(part[0].split(sizes, dim=1) for part in (queries, keys, values)), strict=True)
+        split = [part[0].split(sizes, dim=1) for part in (queries, keys, values)]
         if not self._kept:
             self._kept = [[] for _ in self.rows]
-        outs = [self._of_text(*part, rows, kept) for part, rows, kept in zip(split, self.rows, self._kept, strict=True)]
+        texts = zip(*split, self.rows, self._kept, strict=True)
+        outs = [self._of_text(q, k, v, rows, kept) for q, k, v, rows, kept in texts]
         return torch.cat(outs, dim=1)[None]
 
     @staticmethod
