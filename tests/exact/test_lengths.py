@@ -7,20 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from draftproof.audit.cells import length_covering, prove_cell
 from draftproof.audit.drafting import PlannedDrafter, PlannedSession
 from draftproof.audit.exact import TOLERANCE, Case, Walk, harness, target_law, total_variation
-from draftproof.audit.lengths import CONTROLLERS, LengthWalk, length_harness, prove_length
-from draftproof.audit.table import CHAIN_RULES, PAIRS, PARAMETERS, covering_rows
+from draftproof.audit.lengths import CONTROLLERS, length_harness
+from draftproof.audit.table import PAIRS, PARAMETERS
 from draftproof.drafters.protocol import Request
 
-DRAFTS = ("sampled", "greedy", "narrow", "ngram", "auto")
-PARAMS = ("plain", "greedy", "eos", "all at once")
-COVERING = covering_rows([tuple(CONTROLLERS), DRAFTS, PARAMS, CHAIN_RULES, PAIRS])
 
-
-@pytest.mark.parametrize("length, draft, params, rule, pair", COVERING, ids=lambda value: value.replace(" ", "_"))
-def test_law_and_length_are_exact(length, draft, params, rule, pair):
-    proof = prove_length(Case(rule, draft, pair, params, PARAMETERS[params], 2), length)
+@pytest.mark.parametrize("case", length_covering(), ids=lambda c: f"{c.length}-{c.draft}-{c.params}-{c.rule}-{c.pair}")
+def test_law_and_length_are_exact(case):
+    proof = prove_cell(case)
     assert proof.tv <= TOLERANCE, f"TV {proof.tv} over {proof.rounds} rounds"
     assert proof.length_error <= TOLERANCE, f"expected tokens off by {proof.length_error}"
 
@@ -28,11 +25,11 @@ def test_law_and_length_are_exact(length, draft, params, rule, pair):
 @pytest.mark.parametrize("length", [name for name in CONTROLLERS if name != "fixed"])
 def test_the_walk_meets_different_lengths(length):
     """A proof of a length that never changed would say nothing."""
-    case = Case("token", "sampled", "full_history", "plain", PARAMETERS["plain"], 3, horizon=5)
-    made = length_harness(case, length)
+    case = Case("token", "sampled", "full_history", "plain", PARAMETERS["plain"], 3, horizon=5, length=length)
+    made = length_harness(case)
     lengths = set()
 
-    class Watched(LengthWalk):
+    class Watched(Walk):
         def _rounds(self, generation, known):
             for probability, after, left in super()._rounds(generation, known):
                 lengths.add((after.length.reason, after.length.room(0) if after.length.choice else 0))

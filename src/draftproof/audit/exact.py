@@ -43,6 +43,7 @@ Law = dict[tuple[int, ...], float]
 class Case:
     """One cell of the proof table. `rule` is a name in RULES; `params` a name in `table.PARAMETERS`.
 
+    length: the controller of draft lengths, a name in `lengths.CONTROLLERS`; None: every draft is as long as it may be.
     horizon: tokens whose law is compared. rounds: how many rounds are walked before the target itself goes on (None: all).
     One round that leaves the target's law whatever follows it is, by induction, all of them; trees are proven that way, since a
     round of a tree has thousands of outcomes."""
@@ -55,6 +56,7 @@ class Case:
     num_speculative_tokens: int = 2
     horizon: int = HORIZON
     rounds: int | None = None
+    length: str | None = None
 
 
 @dataclass(frozen=True)
@@ -91,8 +93,9 @@ class Harness:
         """The target's law after `context` and a drafted path."""
         return np.asarray(self.laws.law(self.target.logits(context + path), context, path))
 
-    def expected_tokens(self, context: tuple[int, ...], depth: int) -> float:
-        """Of a round after `context`, by the rule's formula."""
+    def expected_tokens(self, generation: Generation, depth: int) -> float:
+        """Of the round that `generation` is about to make with drafts at most `depth` long, by the rule's formula."""
+        context = tuple(generation.context)
         if isinstance(self.kind, TreeKind):
             return expected_tokens_of_tree(self.rule_name, self.kind, self.target_row, context, depth, self.ends)
         return expected_tokens_of_round(self.rule_name, self.target_row, self.kind.plan, context, depth, self.ends)
@@ -117,7 +120,7 @@ def harness(case: Case, wrap: Callable[[TableModel], LanguageModel] = lambda mod
         pipeline=laws,
         stopper=stopper,
         rule=rule or RULES[case.rule],
-        chance_at=_no_chance,
+        chance_at=no_chance,
         drafting=kind.drafter.open(Request(PROMPT, case.sampling, drafts, model)),
         num_speculative_tokens=case.num_speculative_tokens,
         max_nodes=len(kind.shape) if isinstance(kind, TreeKind) else None,
@@ -158,8 +161,8 @@ class Walk:
             return {emitted[: self.made.horizon]: 1.0}
         if self.made.rounds is not None and done >= self.made.rounds:
             return self._completed(emitted)
-        drafting = generation.drafting
-        key = (emitted, drafting.state_key() if drafting else None, tuple(sorted(known.items())))
+        states = tuple(part.state_key() for part in (generation.drafting, generation.length) if part is not None)
+        key = (emitted, states, tuple(sorted(known.items())))
         if key not in self.seen:
             self.seen[key] = self._expand(generation, known, done)
         return self.seen[key]
@@ -190,7 +193,7 @@ class Walk:
             after = clone(generation)
             after.chance_at = lambda start: chance
             drive(after.round())
-            after.chance_at = _no_chance
+            after.chance_at = no_chance
             return after
 
         start = len(generation.context)
@@ -201,7 +204,7 @@ class Walk:
     def _check_length(self, generation: Generation, length: float, total: float) -> None:
         made = self.made
         depth = min(generation.num_speculative_tokens, generation.stopper.remaining - 1)
-        expected = made.expected_tokens(tuple(generation.context), depth)
+        expected = made.expected_tokens(generation, depth)
         self.length_error = max(self.length_error, abs(length - expected), abs(total - 1.0))
 
 
@@ -211,13 +214,22 @@ def clone(generation: Generation) -> Generation:
     after.context, after.stopper = list(generation.context), copy.copy(generation.stopper)
     after.logprobs, after.prompt_logprobs = list(generation.logprobs), list(generation.prompt_logprobs)
     after.session = _clone_session(generation.session)
+    after.length = copy.deepcopy(generation.length)
     if generation.drafting is not None:
-        after.drafting = copy.copy(generation.drafting)
-        for name, value in vars(after.drafting).items():
-            if hasattr(value, "rollback"):
-                setattr(after.drafting, name, _clone_session(value))
-            elif isinstance(value, (dict, list, set)):
-                setattr(after.drafting, name, copy.deepcopy(value))
+        after.drafting = _clone_drafting(generation.drafting)
+    return after
+
+
+def _clone_drafting(drafting: Any) -> Any:
+    """A drafter's state with sessions, tables and the states of its members its own."""
+    after = copy.copy(drafting)
+    for name, value in vars(after).items():
+        if hasattr(value, "rollback"):
+            setattr(after, name, _clone_session(value))
+        elif isinstance(value, dict) and value and all(hasattr(one, "propose") for one in value.values()):
+            setattr(after, name, {key: _clone_drafting(one) for key, one in value.items()})
+        elif isinstance(value, (dict, list, set)):
+            setattr(after, name, copy.deepcopy(value))
     return after
 
 
@@ -256,5 +268,5 @@ def _may_repeat(key: tuple[int, int, int], length: int, function: KeyFunction) -
     return by_position and key[1] >= length
 
 
-def _no_chance(start: int) -> Any:
+def no_chance(start: int) -> Any:
     raise AssertionError("a round was run outside the enumeration")

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftproof.audit.drafting import TREES, Kind, TreeKind
-from draftproof.audit.exact import PROMPT, Case, Harness, _no_chance
+from draftproof.audit.exact import PROMPT, Case, Harness, no_chance
 from draftproof.audit.toys import VOCAB, pairs
 from draftproof.core.pipeline import LawPipeline
 from draftproof.core.rules import RULES
@@ -135,7 +135,8 @@ class DynamicHarness(Harness):
 
     reference: Any = None
 
-    def expected_tokens(self, context: tuple[int, ...], depth: int) -> float:
+    def expected_tokens(self, generation: Generation, depth: int) -> float:
+        context = tuple(generation.context)
         if self.reference.law(context, ()) is None or depth <= 0:
             return 1.0
         kept = dynamic_tree(self.reference, self.laws, context, depth)
@@ -214,7 +215,7 @@ def head_harness(case: Case) -> Harness:
         pipeline=laws,
         stopper=Stopper(case.sampling, eos_token_ids=target.eos_token_ids, limit=case.sampling.max_tokens or case.horizon),
         rule=RULES[case.rule],
-        chance_at=_no_chance,
+        chance_at=no_chance,
         drafting=kind.drafter.open(Request(PROMPT, case.sampling, drafts, target)),
         wants=kind.drafter.wants,
         num_speculative_tokens=case.num_speculative_tokens,

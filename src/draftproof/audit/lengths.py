@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from draftproof.audit.drafting import Kind, Plan
-from draftproof.audit.exact import PROMPT, Case, Harness, Law, Proof, Walk, harness, target_law, total_variation
-from draftproof.core.chance import Purpose
-from draftproof.core.enumerate import EnumeratingChance, Known, outcomes
+from draftproof.audit.exact import Case, Harness, harness
+from draftproof.audit.expected import expected_tokens_of_round
 from draftproof.core.round_costs import RoundCosts
-from draftproof.decode.drive import drive
 from draftproof.decode.generation import Generation
 from draftproof.decode.length import LengthController, Member, Situation
 from draftproof.decode.lengths import LENGTHS
@@ -74,71 +72,19 @@ def bounded(kind: Kind, generation: Generation, longest: int) -> tuple[Plan, int
     return plan, min(depth, longest)
 
 
-def prove_length(case: Case, name: str) -> Proof:
-    """Enumerate one case under the controller called `name` and compare it with the target and the formula."""
-    walk = LengthWalk(length_harness(case, name))
-    law = walk.law()
-    return Proof(case, total_variation(law, target_law(walk.made)), walk.length_error, len(walk.seen))
+@dataclass
+class LengthHarness(Harness):
+    """A harness whose drafts are as long as a controller says."""
+
+    def expected_tokens(self, generation: Generation, depth: int) -> float:
+        plan, allowed = bounded(self.kind, generation, depth)
+        context = tuple(generation.context)
+        return expected_tokens_of_round(self.rule_name, self.target_row, plan, context, allowed, self.ends)
 
 
-def length_harness(case: Case, name: str) -> Harness:
-    """The generation of `case` with a length controller."""
+def length_harness(case: Case) -> Harness:
+    """The generation of `case` with its length controller."""
+    assert case.length is not None
     made = harness(case)
-    made.generation.length = CONTROLLERS[name](made.kind)
-    return made
-
-
-class LengthWalk(Walk):
-    """Walks generations whose controller is part of their state."""
-
-    def _after(self, generation: Generation, known: Known, done: int) -> Law:
-        emitted = tuple(generation.context[len(PROMPT) :])
-        if len(emitted) >= self.made.horizon or generation.finished:
-            return {emitted[: self.made.horizon]: 1.0}
-        states = tuple(part.state_key() for part in (generation.drafting, generation.length) if part is not None)
-        key = (emitted, states, tuple(sorted(known.items())))
-        if key not in self.seen:
-            self.seen[key] = self._expand(generation, known, done)
-        return self.seen[key]
-
-    def _rounds(self, generation: Generation, known: Known) -> Iterator[tuple[float, Generation, Known]]:
-        def run(chance: EnumeratingChance) -> Generation:
-            after = _cloned(generation)
-            after.chance_at = lambda start: chance
-            drive(after.round())
-            return after
-
-        for outcome, after in outcomes(run, len(generation.context), known):
-            length = len(after.context)
-            yield (
-                outcome.probability,
-                after,
-                {k: v for k, v in outcome.known.items() if k[0] == Purpose.TARGET and k[1] >= length},
-            )
-
-    def _check_length(self, generation: Generation, length: float, total: float) -> None:
-        made = self.made
-        plan, depth = bounded(made.kind, generation, min(generation.num_speculative_tokens, generation.stopper.remaining - 1))
-        expected = replace(made, kind=replace(made.kind, plan=plan)).expected_tokens(tuple(generation.context), depth)
-        self.length_error = max(self.length_error, abs(length - expected), abs(total - 1.0))
-
-
-def _cloned(generation: Generation) -> Generation:
-    after = replace(generation, context=list(generation.context), stopper=copy.copy(generation.stopper))
-    after.session = copy.copy(generation.session)
-    after.drafting = _cloned_drafting(generation.drafting)
-    after.length = copy.deepcopy(generation.length)
-    return after
-
-
-def _cloned_drafting(drafting: Any) -> Any:
-    """A drafter's state with sessions, tables and the states of its members its own."""
-    after = copy.copy(drafting)
-    for name, value in vars(after).items():
-        if hasattr(value, "rollback"):
-            setattr(after, name, copy.copy(value))
-        elif isinstance(value, dict) and value and all(hasattr(one, "propose") for one in value.values()):
-            setattr(after, name, {key: _cloned_drafting(one) for key, one in value.items()})
-        elif isinstance(value, (dict, list, set)):
-            setattr(after, name, copy.deepcopy(value))
-    return after
+    made.generation.length = CONTROLLERS[case.length](made.kind)
+    return LengthHarness(**vars(made))

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from draftproof.audit.exact import TOLERANCE, Case, compare, harness
+from draftproof.audit.cells import harness_of
+from draftproof.audit.exact import TOLERANCE, Case, compare
 from draftproof.audit.table import PAIRS, PARAMETERS, TREE_PAIRS, tree_case
 from draftproof.core.chance import Chance, Purpose
 from draftproof.core.enumerate import position_key
@@ -70,7 +71,7 @@ def catch(mutant: Mutant) -> Catch:
     repeated = False
     for pair in TREE_PAIRS if mutant.pairs == PAIRS and " " in mutant.draft else mutant.pairs:
         case = _case(mutant, pair)
-        made = harness(case, rule=_Rule(mutant.verify))
+        made = harness_of(case, rule=_Rule(mutant.verify))
         if mutant.by_position:
             made = replace(made, key=position_key)
             try:
@@ -114,12 +115,12 @@ def _ratio(p: Array, q: Array, token: int) -> float:
     return min(1.0, float(p[token] / q[token]))
 
 
-def _residual(p: Array, q: Array) -> Array:
+def residual(p: Array, q: Array) -> Array:
     return np.maximum(p - q, 0.0)
 
 
-def _with(**parts: Any) -> Verify:
-    parts = {"accept": _ratio, "correct": _residual} | parts
+def with_parts(**parts: Any) -> Verify:
+    parts = {"accept": _ratio, "correct": residual} | parts
     return lambda draft, laws, chance: _chain(draft, laws, chance, **parts)
 
 
@@ -142,7 +143,7 @@ def _keep_verifying(draft: Draft, laws: TargetLaws, chance: Chance) -> Verdict:
     if stop is None:
         return Verdict(tuple(range(len(draft))), int(chance.draw(laws.row(len(draft) - 1), Purpose.REPLACEMENT, 0)))
     p, q = laws.row(stop - 1), _draft_law(draft, stop, len(laws.row(stop - 1)))
-    return Verdict(tuple(range(stop)), int(chance.draw(_some(_residual(p, q), p), Purpose.REPLACEMENT, 0)))
+    return Verdict(tuple(range(stop)), int(chance.draw(_some(residual(p, q), p), Purpose.REPLACEMENT, 0)))
 
 
 def _off_by_one(draft: Draft, laws: TargetLaws, chance: Chance) -> Verdict:
@@ -175,7 +176,7 @@ def _no_bonus(draft: Draft, laws: TargetLaws, chance: Chance) -> Verdict:
     return Verdict(verdict.path[:-1], draft.tokens[-1]) if full else verdict
 
 
-def _fresh_redraw(draft: Draft, laws: TargetLaws, chance: Chance) -> Verdict:
+def fresh_redraw(draft: Draft, laws: TargetLaws, chance: Chance) -> Verdict:
     """Match, but the sample that did not match is thrown away for a new one."""
     verdict = RULES["match"].verify(draft, laws, chance)
     row = laws.row(verdict.path[-1] if verdict.path else ROOT)
@@ -251,26 +252,28 @@ def _softmax_for_guess(draft: Draft, laws: TargetLaws, chance: Chance) -> Verdic
 
 
 CHAIN_MUTANTS: tuple[Mutant, ...] = (
-    Mutant("correction from the target's law, no residual", "common", _with(correct=lambda p, q: p)),
-    Mutant("correction from (draft - target)+", "sign slip", _with(correct=lambda p, q: np.maximum(q - p, 0.0))),
-    Mutant("correction from |target - draft|", "missing clamp", _with(correct=lambda p, q: np.abs(p - q))),
-    Mutant("ratio inverted", "swapped names", _with(accept=lambda p, q, x: 1.0 if p[x] == 0 else _ratio(q, p, x))),
+    Mutant("correction from the target's law, no residual", "common", with_parts(correct=lambda p, q: p)),
+    Mutant("correction from (draft - target)+", "sign slip", with_parts(correct=lambda p, q: np.maximum(q - p, 0.0))),
+    Mutant("correction from |target - draft|", "missing clamp", with_parts(correct=lambda p, q: np.abs(p - q))),
+    Mutant("ratio inverted", "swapped names", with_parts(accept=lambda p, q, x: 1.0 if p[x] == 0 else _ratio(q, p, x))),
     Mutant(
         "accept iff arg max, else draw from the target",
         "greedy check at T > 0",
-        _with(accept=lambda p, q, x: float(x == int(np.argmax(p))), correct=lambda p, q: p),
+        with_parts(accept=lambda p, q, x: float(x == int(np.argmax(p))), correct=lambda p, q: p),
     ),
     Mutant("keep verifying after a rejection", "early loops", _keep_verifying),
     Mutant("target row off by one position", "index slip", _off_by_one),
-    Mutant("bonus at another temperature", "EAGLE-1", _with(bonus=lambda p: _warmer(p, 0.7))),
+    Mutant("bonus at another temperature", "EAGLE-1", with_parts(bonus=lambda p: _warmer(p, 0.7))),
     Mutant(
         "drawn at T = 0.7, ratio at T = 1",
         "DeepSpec#31, vllm#10198",
-        _with(accept=lambda p, q, x: _ratio(p, _warmer(q, 1 / 0.7), x), correct=lambda p, q: _residual(p, _warmer(q, 1 / 0.7))),
+        with_parts(
+            accept=lambda p, q, x: _ratio(p, _warmer(q, 1 / 0.7), x), correct=lambda p, q: residual(p, _warmer(q, 1 / 0.7))
+        ),
     ),
     Mutant("soft law for a guessed draft", "transformers#32867", _softmax_for_guess, draft="greedy"),
-    Mutant("match, then a fresh redraw", "REST, Medusa nucleus", _fresh_redraw, natural="match"),
-    Mutant("match over a retrieved tree, then a fresh redraw", "REST", _fresh_redraw, draft="retrieval", natural="match"),
+    Mutant("match, then a fresh redraw", "REST, Medusa nucleus", fresh_redraw, natural="match"),
+    Mutant("match over a retrieved tree, then a fresh redraw", "REST", fresh_redraw, draft="retrieval", natural="match"),
     Mutant("a store's counts as if drawn from", "tempting in suffix stores", _softmax_for_guess, draft="ngram_cache"),
     Mutant("missing bonus", "common", _no_bonus),
     Mutant("discard an unsure draft after looking", "confidence cut-offs", _discard_unsure),

@@ -7,15 +7,13 @@ are one table, trees another: there a rule meets every selection of siblings it 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 from itertools import product as cartesian
-from multiprocessing import get_context
 from typing import Any
 
 from draftproof.audit.drafting import GUESSED, TREES
-from draftproof.audit.exact import HORIZON, Case, Proof, prove
+from draftproof.audit.exact import HORIZON, Case
 from draftproof.audit.toys import EOS
 from draftproof.core.params import SamplingParams
 from draftproof.core.rules import LOSSLESS
@@ -164,12 +162,3 @@ def _best_row(factors: Sequence[Sequence[Any]], missing: set[Any], used: Counter
 def _gain(row: dict[int, Any], factor: int, level: Any, missing: set[Any]) -> int:
     pairs = (tuple(sorted([(k, v), (factor, level)], key=lambda item: item[0])) for k, v in row.items())
     return sum(pair in missing for pair in pairs)
-
-
-def prove_all(cases: Iterable[Case], workers: int = 1) -> Iterator[Proof]:
-    """Prove cases in order, in `workers` processes."""
-    if workers <= 1:
-        yield from map(prove, cases)
-        return
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(prove, cases, chunksize=8)

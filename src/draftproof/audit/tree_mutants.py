@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from draftproof.audit.mutants import CHAIN_MUTANTS, Mutant
+from draftproof.audit.other_mutants import OTHER_MUTANTS
 from draftproof.core.chance import Chance, Purpose
 from draftproof.core.laws import residual
 from draftproof.core.records import ROOT, Draft, Verdict
@@ -229,4 +230,4 @@ TREE_MUTANTS: tuple[Mutant, ...] = (
     ),
 )
 
-MUTANTS: tuple[Mutant, ...] = (*CHAIN_MUTANTS, *TREE_MUTANTS)
+MUTANTS: tuple[Mutant, ...] = (*CHAIN_MUTANTS, *TREE_MUTANTS, *OTHER_MUTANTS)

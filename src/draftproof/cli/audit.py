@@ -29,17 +29,9 @@ def audit(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document on the last line.")] = False,
 ) -> None:
     """Prove exactness by summing the law of the whole decode loop over every outcome."""
+    from draftproof.audit import cells, table
     from draftproof.audit.ceilings import achieved
     from draftproof.audit.mutants import catch
-    from draftproof.audit.table import (
-        covering,
-        guessed_covering,
-        guessed_product,
-        product,
-        prove_all,
-        tree_covering,
-        tree_product,
-    )
     from draftproof.audit.tree_mutants import MUTANTS
     from draftproof.core.rules import LOSSLESS, rule_by_name
 
@@ -48,9 +40,10 @@ def audit(
     if rule and not rule_by_name(rule).lossless:
         raise UsageError(f"rule {rule!r} is lossy by design: there is nothing to prove; allowed: {', '.join(sorted(LOSSLESS))}")
     rules = [rule] if rule else list(LOSSLESS)
-    small = (covering, tree_covering, guessed_covering)
-    cases = [case for table in ((product, tree_product, guessed_product) if full else small) for case in table(rules)]
-    proofs = _track(prove_all(cases, workers), len(cases), "proving")
+    small = (table.covering, table.tree_covering, table.guessed_covering, cells.other_covering, cells.head_covering)
+    large = (table.product, table.tree_product, table.guessed_product, cells.other_product, cells.head_product)
+    cases = [case for part in (*(large if full else small), cells.length_covering) for case in part(rules)]
+    proofs = _track(cells.prove_all(cases, workers), len(cases), "proving")
     mutants = [m for m in MUTANTS if rule is None or m.natural == rule]
     catches = _track(map(catch, mutants), len(mutants), "planting faults")
     ceilings = achieved(rules)
@@ -102,6 +95,7 @@ def _cell(proof: Proof) -> dict[str, Any]:
         "models": case.pair,
         "parameters": case.params,
         "num_speculative_tokens": case.num_speculative_tokens,
+        "length": case.length,
         "tv": proof.tv,
         "length_error": proof.length_error,
     }

@@ -41,11 +41,14 @@ Clock = Callable[[], float]
 def measured_costs(decoder: SpeculativeDecoder, clock: Clock = perf_counter) -> dict[str, RoundCosts]:
     """Drafter -> costs, of every drafter `decoder` has, on this machine as it is now."""
     assert decoder.drafter is not None
-    found, length = {}, decoder.config.num_speculative_tokens
+    limits, length = getattr(decoder.drafter, "limits", {}), decoder.config.num_speculative_tokens
+    found: dict[str, RoundCosts] = {}
+    timed: dict[tuple[LanguageModel | None, int], RoundCosts] = {}
     for name, drafter in members(decoder.drafter).items():
-        longest = most_read(drafter, getattr(decoder.drafter, "limits", {}).get(name, length))
-        costs = pass_costs(decoder.target, _draft_model(drafter), longest, clock)
-        found[name] = replace(costs, **_outside(decoder, drafter))
+        passes = (_draft_model(drafter), most_read(drafter, limits.get(name, length)))
+        if passes not in timed:
+            timed[passes] = pass_costs(decoder.target, *passes, clock)
+        found[name] = replace(timed[passes], **_outside(decoder, drafter))
     return found
 
 
