@@ -7,7 +7,8 @@
 Every line of --out is one finished piece of work, and a run goes on after the pieces its file has. Kinds: `text` (an answer of
 the target and how a drafter would have done on it), `costs` (timed passes and rounds) and `run` (one prompt through one arm).
 All arms of a prompt are run in one piece, plain decoding among them, in an order that alternates. Planned answers have other
-seeds than measured ones.
+seeds than measured ones. Groups whose interval came out wide have a second wave, set down before any of it was run (MORE):
+further prompts, further planned answers, and visits of timing in between.
 
 The weak draft is the target's own first layers with its norm and output layer, untrained: there the right answer is "don't".
 """
@@ -33,12 +34,25 @@ TRIED = {("code-editing", 0.0), ("chat", 0.7)}
 """Groups in which rounds of the slow pair are tried; those of the quick ones are tried in every group."""
 TOKENS = 48
 PLAN_SEED, RUN_SEED = 1001, 1
+MORE = {
+    ("smollm2+ngram", "code-editing", 0.7): (36, 4, 4),
+    ("qwen 0.5B -> 1.5B", "code-editing", 0.7): (6, 4, 0),
+    ("qwen 0.5B -> 1.5B", "chat", 0.7): (5, 4, 0),
+}
+"""Group -> prompts in all, planned answers a prompt in all, further visits of timing between the runs of the second wave."""
+EDITS = (
+    "Add a comment above every loop",
+    "Rename the function to `work`",
+    "Put an empty line before every `return`",
+    "Raise a TypeError when the first parameter is None",
+)
+"""What is asked of the built-in functions once every built-in prompt of code was used."""
 WEAK_LAYERS = 8
 Line = dict[str, Any]
 
 
 def answers(pair: str, temperature: float) -> int:
-    """Planned answers a prompt: one is all there is when greedy."""
+    """Planned answers a prompt in the first wave: one is all there is when greedy."""
     return 1 if temperature == 0 else 2 if pair.startswith("qwen") else 3
 
 
@@ -79,7 +93,8 @@ def arguments() -> argparse.Namespace:
 
 @dataclass(frozen=True)
 class Piece:
-    """A piece of work. prompt: -1 where a piece is about all prompts of its group."""
+    """A piece of work. prompt: -1 where a piece is about all prompts of its group; visits of the second wave count down from
+    -2, and its planned answers are a piece a prompt."""
 
     kind: str
     pair: str
@@ -92,7 +107,7 @@ class Piece:
 
 
 def pieces(pair: str) -> Iterator[Piece]:
-    """Texts first, then group by group its costs and its runs."""
+    """Texts first, then group by group its costs and its runs; then the second wave."""
     groups = [(workload, temperature) for workload in WORKLOADS for temperature in TEMPERATURES]
     for workload, temperature in groups:
         yield Piece("text", pair, workload, temperature)
@@ -100,6 +115,29 @@ def pieces(pair: str) -> Iterator[Piece]:
         yield Piece("costs", pair, workload, temperature)
         for prompt in range(PAIRS[pair]):
             yield Piece("run", pair, workload, temperature, prompt)
+    for (other, workload, temperature), (prompts, _, visits) in MORE.items():
+        if other == pair:
+            yield from second_wave(pair, workload, temperature, prompts, visits)
+
+
+def second_wave(pair: str, workload: str, temperature: float, prompts: int, visits: int) -> Iterator[Piece]:
+    """Planned answers of every prompt, then the runs of the further prompts with the visits spread among them."""
+    for prompt in range(prompts):
+        yield Piece("text", pair, workload, temperature, prompt)
+    further = range(PAIRS[pair], prompts)
+    for place, prompt in enumerate(further):
+        if visits and place % -(-len(further) // visits) == 0:
+            yield Piece("costs", pair, workload, temperature, -2 - place)
+        yield Piece("run", pair, workload, temperature, prompt)
+
+
+def planned(piece: Piece) -> int:
+    """Answers that a piece of texts holds."""
+    first = answers(piece.pair, piece.temperature)
+    if piece.prompt < 0:
+        return first * PAIRS[piece.pair]
+    in_all = MORE[piece.pair, piece.workload, piece.temperature][1]
+    return in_all - first if piece.prompt < PAIRS[piece.pair] else in_all
 
 
 class Log:
@@ -120,8 +158,8 @@ class Log:
     def has(self, piece: Piece) -> bool:
         """Whether the piece is complete: a run has all arms, a text all answers."""
         found = self.of(piece)
-        needed = {"run": len(K) + 1, "costs": 1, "text": answers(piece.pair, piece.temperature) * PAIRS[piece.pair]}
-        return len(found) >= needed[piece.kind]
+        needed = {"run": len(K) + 1, "costs": 1}
+        return len(found) >= (planned(piece) if piece.kind == "text" else needed[piece.kind])
 
     def add(self, line: Line) -> None:
         self.lines.append(line)
@@ -174,10 +212,11 @@ class Bench:
         self.warm = False
 
     def prompts(self, workload: str) -> list[tuple[int, ...]]:
-        from draftproof.bench.workload import builtin_items, choose, encode
+        """All prompts there are of a workload; the first wave uses the first few."""
+        from draftproof.bench.workload import encode
 
         if workload not in self._prompts:
-            items = choose(builtin_items([workload]), PAIRS[self.pair])
+            items = prompt_items(workload)
             target = self.target
             found = encode(items, target.tokenizer, target.vocab_size, target.max_length, TOKENS)
             self._prompts[workload] = [encoded.ids for encoded in found]
@@ -204,8 +243,12 @@ class Bench:
         from draftproof.plan.replay import replay
 
         params = replace(parameters(piece.temperature), seed=PLAN_SEED)
-        each = answers(piece.pair, piece.temperature)
-        ids = [prompt for prompt in self.prompts(piece.workload) for _ in range(each)]
+        if piece.prompt >= 0:  # of the second wave: seeds that no other text has
+            params = replace(params, seed=PLAN_SEED + 1000 * (1 + piece.prompt))
+        each = answers(piece.pair, piece.temperature) if piece.prompt < 0 else planned(piece)
+        prompts = self.prompts(piece.workload)
+        chosen = range(PAIRS[self.pair]) if piece.prompt < 0 else [piece.prompt]
+        ids = [prompts[number] for number in chosen for _ in range(each)]
         texts = self.known_texts(piece, log, ids) or write_answers(self.target, ids, params)
         if self.draft is not None:
             forced = force(self.target, self.draft, texts, params, [Judge("token", fixed=piece.temperature == 0)])
@@ -215,13 +258,13 @@ class Bench:
             traces = [replay(drafter, self.target, text, params, max(K)) for text in texts]
             drafted = [{"hits": t.accept.sum(axis=1).astype(int).tolist(), "drafted": t.drafted.tolist()} for t in traces]
         for number, (text, found) in enumerate(zip(texts, drafted, strict=True)):
-            yield {"number": number, "of_prompt": number // each, "answer": list(text.answer)} | found
+            yield {"number": number, "of_prompt": chosen[number // each], "answer": list(text.answer)} | found
 
     def known_texts(self, piece: Piece, log: Log, ids: list[tuple[int, ...]]) -> Any:
         """The answers of the same target that another pair's planning wrote; None when there are none."""
         from draftproof.plan.forcing import Text
 
-        if "smollm2" not in self.pair:
+        if "smollm2" not in self.pair or piece.prompt >= 0:
             return None
         other = next(name for name in PAIRS if "smollm2" in name and name != self.pair)
         found = sorted(log.of(replace(piece, pair=other)), key=lambda line: line["number"])
@@ -233,9 +276,10 @@ class Bench:
         """One visit of timed passes at the median context, and real rounds on one prompt."""
         from draftproof.plan.costs import PassTimer
 
-        prompts = self.prompts(piece.workload)
+        prompts = self.prompts(piece.workload)[: PAIRS[self.pair]]
         nearest = sorted(prompts, key=len)[len(prompts) // 2]
-        answer = next(line["answer"] for line in log.of(replace(piece, kind="text")) if prompts[line["of_prompt"]] == nearest)
+        texts = log.of(replace(piece, kind="text", prompt=-1))
+        answer = next(line["answer"] for line in texts if prompts[line["of_prompt"]] == nearest)
         timer = PassTimer(self.target, (*nearest, *answer[: TOKENS // 2]), max(K) + 1, self.draft)
         passes = timer.visit(repeats=7)
         timer.close()
@@ -279,6 +323,18 @@ class Bench:
                 }
             )
         yield from found
+
+
+def prompt_items(workload: str) -> list[Any]:
+    """The built-in prompts, and for code the built-in functions with other instructions."""
+    from draftproof.bench.workload import builtin_items
+
+    items = builtin_items([workload])
+    if workload != "code-editing":
+        return items
+    texts = [item.prompt[0]["content"] for item in items]
+    rest = [text[text.index(" in the function below.") :] for text in texts]
+    return items + [replace(items[0], prompt=[{"role": "user", "content": edit + end}]) for edit in EDITS for end in rest]
 
 
 def round_line(record: Any) -> list[Any]:
