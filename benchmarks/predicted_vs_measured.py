@@ -35,9 +35,8 @@ TRIED = {("code-editing", 0.0), ("chat", 0.7)}
 TOKENS = 48
 PLAN_SEED, RUN_SEED = 1001, 1
 MORE = {
-    ("smollm2+ngram", "code-editing", 0.7): (36, 4, 4),
-    ("qwen 0.5B -> 1.5B", "code-editing", 0.7): (6, 4, 0),
-    ("qwen 0.5B -> 1.5B", "chat", 0.7): (5, 4, 0),
+    ("smollm2+ngram", "code-editing", 0.7): (36, 3, 4),
+    ("qwen 0.5B -> 1.5B", "chat", 0.7): (5, 2, 0),
 }
 """Group -> prompts in all, planned answers a prompt in all, further visits of timing between the runs of the second wave."""
 EDITS = (
@@ -123,7 +122,9 @@ def pieces(pair: str) -> Iterator[Piece]:
 def second_wave(pair: str, workload: str, temperature: float, prompts: int, visits: int) -> Iterator[Piece]:
     """Planned answers of every prompt, then the runs of the further prompts with the visits spread among them."""
     for prompt in range(prompts):
-        yield Piece("text", pair, workload, temperature, prompt)
+        piece = Piece("text", pair, workload, temperature, prompt)
+        if planned(piece):
+            yield piece
     further = range(PAIRS[pair], prompts)
     for place, prompt in enumerate(further):
         if visits and place % -(-len(further) // visits) == 0:
@@ -137,7 +138,7 @@ def planned(piece: Piece) -> int:
     if piece.prompt < 0:
         return first * PAIRS[piece.pair]
     in_all = MORE[piece.pair, piece.workload, piece.temperature][1]
-    return in_all - first if piece.prompt < PAIRS[piece.pair] else in_all
+    return max(0, in_all - first) if piece.prompt < PAIRS[piece.pair] else in_all
 
 
 class Log:
