@@ -35,10 +35,12 @@ TRIED = {("code-editing", 0.0), ("chat", 0.7)}
 TOKENS = 48
 PLAN_SEED, RUN_SEED = 1001, 1
 MORE = {
-    ("smollm2+ngram", "code-editing", 0.7): (36, 3, 4),
+    ("smollm2+ngram", "code-editing", 0.7): (36, 2, 4),
     ("qwen 0.5B -> 1.5B", "chat", 0.7): (5, 2, 0),
 }
-"""Group -> prompts in all, planned answers a prompt in all, further visits of timing between the runs of the second wave."""
+"""Group -> prompts in all, planned answers of each further prompt, further visits of timing between the runs of these."""
+TOGETHER = 4
+"""Further prompts whose answers are planned in one piece."""
 EDITS = (
     "Add a comment above every loop",
     "Rename the function to `work`",
@@ -93,7 +95,7 @@ def arguments() -> argparse.Namespace:
 @dataclass(frozen=True)
 class Piece:
     """A piece of work. prompt: -1 where a piece is about all prompts of its group; visits of the second wave count down from
-    -2, and its planned answers are a piece a prompt."""
+    -2, and its planned answers are a piece for a few prompts, of which this is the first."""
 
     kind: str
     pair: str
@@ -120,25 +122,22 @@ def pieces(pair: str) -> Iterator[Piece]:
 
 
 def second_wave(pair: str, workload: str, temperature: float, prompts: int, visits: int) -> Iterator[Piece]:
-    """Planned answers of every prompt, then the runs of the further prompts with the visits spread among them."""
-    for prompt in range(prompts):
-        piece = Piece("text", pair, workload, temperature, prompt)
-        if planned(piece):
-            yield piece
+    """Planned answers of the further prompts, then their runs with the visits spread among them."""
     further = range(PAIRS[pair], prompts)
+    for prompt in further[::TOGETHER]:
+        yield Piece("text", pair, workload, temperature, prompt)
     for place, prompt in enumerate(further):
         if visits and place % -(-len(further) // visits) == 0:
             yield Piece("costs", pair, workload, temperature, -2 - place)
         yield Piece("run", pair, workload, temperature, prompt)
 
 
-def planned(piece: Piece) -> int:
-    """Answers that a piece of texts holds."""
-    first = answers(piece.pair, piece.temperature)
+def planned(piece: Piece) -> tuple[range, int]:
+    """The prompts of a piece of texts, and how many answers each has."""
     if piece.prompt < 0:
-        return first * PAIRS[piece.pair]
-    in_all = MORE[piece.pair, piece.workload, piece.temperature][1]
-    return max(0, in_all - first) if piece.prompt < PAIRS[piece.pair] else in_all
+        return range(PAIRS[piece.pair]), answers(piece.pair, piece.temperature)
+    prompts, each, _ = MORE[piece.pair, piece.workload, piece.temperature]
+    return range(piece.prompt, min(piece.prompt + TOGETHER, prompts)), each
 
 
 class Log:
@@ -159,8 +158,10 @@ class Log:
     def has(self, piece: Piece) -> bool:
         """Whether the piece is complete: a run has all arms, a text all answers."""
         found = self.of(piece)
-        needed = {"run": len(K) + 1, "costs": 1}
-        return len(found) >= (planned(piece) if piece.kind == "text" else needed[piece.kind])
+        if piece.kind == "text":
+            prompts, each = planned(piece)
+            return len(found) >= len(prompts) * each
+        return len(found) >= (len(K) + 1 if piece.kind == "run" else 1)
 
     def add(self, line: Line) -> None:
         self.lines.append(line)
@@ -246,9 +247,7 @@ class Bench:
         params = replace(parameters(piece.temperature), seed=PLAN_SEED)
         if piece.prompt >= 0:  # of the second wave: seeds that no other text has
             params = replace(params, seed=PLAN_SEED + 1000 * (1 + piece.prompt))
-        each = answers(piece.pair, piece.temperature) if piece.prompt < 0 else planned(piece)
-        prompts = self.prompts(piece.workload)
-        chosen = range(PAIRS[self.pair]) if piece.prompt < 0 else [piece.prompt]
+        prompts, (chosen, each) = self.prompts(piece.workload), planned(piece)
         ids = [prompts[number] for number in chosen for _ in range(each)]
         texts = self.known_texts(piece, log, ids) or write_answers(self.target, ids, params)
         if self.draft is not None:
