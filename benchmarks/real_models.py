@@ -214,7 +214,7 @@ def key(run: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
 
 
 def interval(ratios: list[float], level: float = 0.9) -> tuple[float, float, float]:
@@ -226,40 +226,32 @@ def interval(ratios: list[float], level: float = 0.9) -> tuple[float, float, flo
 
 
 def report(paths: list[Path]) -> None:
-    """Tables in Markdown."""
+    """Tables in Markdown; what a file has no runs for is left empty."""
     runs = [run for path in paths for run in read(path)]
-    pairs = list(dict.fromkeys(run["pair"] for run in runs))
+    settings = list(dict.fromkeys((run["pair"], run["setting"]) for run in runs))
     print(
         "| pair, prompts, sampling | plain tok/s | ours / plain | ours / transformers' method | tokens per round | acceptance |"
     )
     print("|---|---|---|---|---|---|")
-    for pair in pairs:
+    for pair, setting in settings:
         for kind in ("code", "chat"):
-            for setting in dict.fromkeys(run["setting"] for run in runs if run["pair"] == pair):
-                print(
-                    row(
-                        pair,
-                        kind,
-                        setting,
-                        [r for r in runs if r["pair"] == pair and r["setting"] == setting and r["prompt"].startswith(kind)],
-                    )
-                )
+            mine = [r for r in of(runs, pair, setting) if r["prompt"].startswith(kind)]
+            if mine:
+                print(row(pair, kind, setting, mine))
     print("\n| pair, sampling | arm | target step, ms | outside, ms a target forward | draft / verify / rest, ms a round |")
     print("|---|---|---|---|---|")
-    for pair in pairs:
-        for setting in dict.fromkeys(run["setting"] for run in runs if run["pair"] == pair):
-            single = statistics.median(
-                step_ms(r) for r in runs if (r["pair"], r["arm"], r["setting"]) == (pair, "plain", setting)
-            )
-            for arm in dict.fromkeys(run["arm"] for run in runs):
-                mine = [r for r in runs if (r["pair"], r["arm"], r["setting"]) == (pair, arm, setting)]
-                outside = statistics.median(r["outside_ms_per_target_forward"] for r in mine)
-                share = f"{outside:.2f} ({100 * outside / single:.1f}%)"
-                print(f"| {pair}, {setting} | {arm} | {single:.1f} | {share} | {parts(mine)} |")
+    for pair, setting in settings:
+        single = median([step_ms(r) for r in of(runs, pair, setting, "plain")])
+        for arm in dict.fromkeys(run["arm"] for run in of(runs, pair, setting)):
+            mine = of(runs, pair, setting, arm)
+            outside = statistics.median(r["outside_ms_per_target_forward"] for r in mine)
+            share = f"{outside:.2f}" + (f" ({100 * outside / single:.1f}%)" if single else "")
+            print(f"| {pair}, {setting} | {arm} | {shown(single, '.1f')} | {share} | {parts(mine)} |")
     print("\ngreedy against transformers' same method, every prompt and repetition:")
-    for pair in pairs:
+    for pair in dict.fromkeys(pair for pair, _ in settings):
         ratios = paired(runs, pair, "greedy", "", "speculative", "transformers speculative")
-        print("- {}: median {:.3f}, 90% interval {:.3f} to {:.3f}".format(pair, *interval(ratios)))
+        found = "median {:.3f}, 90% interval {:.3f} to {:.3f}".format(*interval(ratios)) if ratios else "not measured"
+        print(f"- {pair}: {found}")
     print("\ngreedy texts that part from plain decoding's:")
     for r in runs:
         if r.get("difference") and r["repetition"] == 0:
@@ -267,16 +259,30 @@ def report(paths: list[Path]) -> None:
             print(f"- {r['pair']}, {r['prompt']}: token {where}, top-2 gap {gap:.4f}")
 
 
+def of(runs: list[dict[str, Any]], pair: str, setting: str, arm: str | None = None) -> list[dict[str, Any]]:
+    """The runs of one pair and setting, of one arm if it is named."""
+    return [r for r in runs if (r["pair"], r["setting"]) == (pair, setting) and arm in (None, r["arm"])]
+
+
+def median(values: list[float]) -> float | None:
+    return statistics.median(values) if values else None
+
+
+def shown(value: float | None, spec: str) -> str:
+    return "" if value is None else format(value, spec)
+
+
 def row(pair: str, kind: str, setting: str, runs: list[dict[str, Any]]) -> str:
-    plain = statistics.median(r["tokens_per_second"] for r in runs if r["arm"] == "plain")
+    plain = median([r["tokens_per_second"] for r in runs if r["arm"] == "plain"])
     stats = [r["stats"] for r in runs if r["arm"] == "speculative"]
-    per_round = sum(s["num_emitted_tokens"] for s in stats) / sum(s["num_rounds"] for s in stats)
-    rate = sum(s["num_accepted_tokens"] for s in stats) / max(1, sum(s["num_draft_tokens"] for s in stats))
-    against = [
-        interval(paired(runs, pair, setting, kind, "speculative", other)) for other in ("plain", "transformers speculative")
-    ]
-    shown = " | ".join("{:.2f} ({:.2f} to {:.2f})".format(*found) for found in against)
-    return f"| {pair}, {kind}, {setting} | {plain:.1f} | {shown} | {per_round:.2f} | {rate:.2f} |"
+    rounds, drafted = (sum(s[name] for s in stats) for name in ("num_rounds", "num_draft_tokens"))
+    per_round = sum(s["num_emitted_tokens"] for s in stats) / rounds if rounds else None
+    rate = sum(s["num_accepted_tokens"] for s in stats) / drafted if drafted else None
+    against = [paired(runs, pair, setting, kind, "speculative", other) for other in ("plain", "transformers speculative")]
+    ratios = " | ".join("{:.2f} ({:.2f} to {:.2f})".format(*interval(found)) if found else "" for found in against)
+    return (
+        f"| {pair}, {kind}, {setting} | {shown(plain, '.1f')} | {ratios} | {shown(per_round, '.2f')} | {shown(rate, '.2f')} |"
+    )
 
 
 def paired(runs: list[dict[str, Any]], pair: str, setting: str, kind: str, one_arm: str, other: str) -> list[float]:

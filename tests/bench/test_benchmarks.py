@@ -16,7 +16,8 @@ from draftproof import SamplingParams, SpeculativeDecoder
 from draftproof.models.hf import HFModel
 from tiny import llama, word_tokenizer
 
-FOLDER = Path(__file__).parents[2] / "benchmarks"
+FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
+sys.path.insert(0, str(FOLDER))
 
 
 def script(name: str) -> ModuleType:
@@ -28,16 +29,40 @@ def script(name: str) -> ModuleType:
     return module
 
 
-def test_the_labs_scale_up_on_tiny_models(tmp_path: Path) -> None:
-    out = tmp_path / "lab.json"
-    few = ["--tiny", "--prompts", "2", "--tokens", "16", "--lengths", "2", "4", "6"]
-    assert script("lab_scale_up").main([*few, "--out", str(out)]) == 0
-    results = json.loads(out.read_text())
-    assert [r["temperature"] for r in results] == [0.0, 0.7]
-    for result in results:
-        assert result["alpha"]["mean"] == 0.8 and result["alpha"]["synthetic"] and result["cost_ratio"] > 0
-        assert [row["k"] for row in result["rows"]] == [2, 4, 6]
-        assert all(row["speedup"] > 0 and row["tokens_per_pass"] >= 1 and row["speedup_iid"] > 0 for row in result["rows"])
+def test_the_labs_scale_up_on_tiny_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Acceptance by chance: no texts; single steps, visits of timing, and the runs of every length at both temperatures."""
+    module, out = script("lab_scale_up"), tmp_path / "lab.jsonl"
+    few = ["--tiny", "--prompts", "2", "--measured", "1", "--tokens", "12", "--lengths", "2", "4", "--out", str(out)]
+    assert module.main([*few, "--seconds", "0"]) == 3 and not out.exists()
+    assert module.main([*few, "--only", "steps"]) == 0
+    assert module.main(few) == 0
+    lines = module.read(out)
+    assert [line["kind"] for line in lines].count("steps") == 1 and len(lines[0]["target"]) == 100
+    runs = [(line["temperature"], line["number"], line["arm"], line["k"]) for line in lines if line["kind"] == "run"]
+    arms = [("plain", 0), ("ours", 2), ("ours", 4)]
+    assert sorted(runs) == sorted((t, n, *arm) for t in (0.0, 0.7) for n in (0, 2) for arm in arms)
+    assert sum(line["kind"] == "costs" for line in lines) == 2  # a visit before every other of four pieces of runs
+    capsys.readouterr()
+    assert module.main([*few, "--report"]) == 0
+    rows = [line for line in capsys.readouterr().out.split("\n") if line.startswith("| 0")]
+    assert len(rows) == 8 and all("| 0.80 (0.80-0.80) |" in row for row in rows)
+    assert module.main(["--tiny", "--report"]) == 0 and "No step is timed" in capsys.readouterr().out
+
+
+def test_the_labs_scale_up_reads_answers_and_runs_transformers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The way of real models, on tiny ones: answers of both workloads with overlaps, and assisted generation as an arm."""
+    module, out = script("lab_scale_up"), tmp_path / "lab.jsonl"
+    tokenizer = word_tokenizer()
+    pair = [HFModel(llama(), tokenizer), HFModel(llama(num_hidden_layers=1), tokenizer)]
+    monkeypatch.setattr(module, "models", lambda options: pair)
+    few = ["--prompts", "2", "--measured", "1", "--tokens", "8", "--lengths", "2", "--temperature", "0", "--out", str(out)]
+    assert module.main(few) == 0
+    lines = module.read(out)
+    texts = [line for line in lines if line["kind"] == "text"]
+    assert [line["prompt"] for line in texts] == [0, 1, 2, 3] and all(len(line["coins"]) == 8 for line in texts)
+    assert {line["arm"] for line in lines if line["kind"] == "run"} == {"plain", "ours", "assisted"}
+    table = module.markdown(module.arguments(few), lines)
+    assert table.count("| 0 | code |") == table.count("| 0 | chat |") == 1
 
 
 def test_the_first_layers_are_a_draft_of_the_same_weights() -> None:
@@ -103,6 +128,45 @@ def test_an_interrupted_measurement_goes_on_after_its_finished_pieces(tmp_path: 
     assert not budget.fits(run)
     budget.took(run, 1.0)
     assert budget.fits(run)
+
+
+def test_the_report_of_real_models_leaves_out_what_was_not_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file of one arm, of one kind of prompt, without greedy runs, or empty has a report all the same."""
+    module = script("real_models")
+    about = {"pair": "qwen", "prompt": "code 1", "setting": "T=0.7", "repetition": 0, "target_forwards": 5}
+    times = {"forward_seconds": 0.9, "first_target_forward_seconds": 0.5, "outside_ms_per_target_forward": 2.0}
+    plain = about | times | {"arm": "plain", "tokens_per_second": 10.0}
+    counts = {"num_emitted_tokens": 8, "num_rounds": 4, "num_accepted_tokens": 4, "num_draft_tokens": 8}
+    stats = counts | {f"{part}_seconds": 0.1 for part in ("draft", "verify", "rest")}
+    ours = about | times | {"arm": "speculative", "tokens_per_second": 15.0, "stats": stats}
+    for runs, said in (
+        ([plain, ours], "| qwen, code, T=0.7 | 10.0 | 1.50 (1.50 to 1.50) |  | 2.00 | 0.50 |"),
+        ([ours], "| qwen, code, T=0.7 |  |  |  | 2.00 | 0.50 |"),
+        ([plain], "| qwen, code, T=0.7 | 10.0 |  |  |  |  |"),
+        ([], "greedy texts that part"),
+    ):
+        (tmp_path / "runs.jsonl").write_text("".join(json.dumps(run) + "\n" for run in runs))
+        module.report([tmp_path / "runs.jsonl"])
+        out = capsys.readouterr().out
+        assert said in out and "chat" not in out and ("not measured" in out) == bool(runs)
+
+
+def test_a_second_wave_has_its_own_texts_and_goes_on_after_them(tmp_path: Path) -> None:
+    """Texts of a few further prompts a piece, their runs a piece each; visits of timing are spread among the runs."""
+    module = script("predicted_vs_measured")
+    whole = list(module.pieces("smollm2+ngram"))
+    wave = whole[4 + 4 + 4 * 6 :]
+    texts = [piece for piece in wave if piece.kind == "text"]
+    assert len(texts) == 8 and module.planned(whole[1]) == (range(6), 3)
+    assert module.planned(texts[0]) == (range(6, 10), 2) and module.planned(texts[-1]) == (range(34, 36), 2)
+    assert [piece.prompt for piece in wave if piece.kind == "run"] == list(range(6, 36))
+    visits = [piece.prompt for piece in wave if piece.kind == "costs"]
+    assert len(visits) == 4 and len(set(visits)) == 4 and max(visits) < -1
+    log = module.Log(tmp_path / "raw.jsonl")
+    log.add(vars(texts[0]) | {"number": 0})
+    assert not log.has(texts[0])
+    items = module.prompt_items("code-editing")
+    assert len({item.prompt[0]["content"] for item in items}) == len(items) >= 36
 
 
 @pytest.mark.parametrize("name", ["lab_scale_up", "predicted_vs_measured", "predicted_table"])

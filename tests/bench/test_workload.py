@@ -33,6 +33,13 @@ def test_json_lines_of_every_form(tmp_path: Path) -> None:
     assert items[2].later == ("and then?",) and items[0].later == ()
 
 
+def test_a_line_separator_inside_a_string_ends_no_line(tmp_path: Path) -> None:
+    """U+2028, U+2029 and U+0085 may stand unescaped in JSON; a mark of byte order before the first line is no part of it."""
+    lines = [json.dumps({"prompt": f"one{mark}two"}, ensure_ascii=False) for mark in "\u2028\u2029\x85"]
+    items = read_items(written(tmp_path, "\ufeff" + "\n".join(lines)))
+    assert [item.prompt[0]["content"] for item in items] == ["one\u2028two", "one\u2029two", "one\x85two"]  # type: ignore[index]
+
+
 def test_text_is_one_prompt_or_as_many_as_separators_make(tmp_path: Path) -> None:
     assert len(read_items(written(tmp_path, "def f():\n\n    return 1\n", "a.txt"))) == 1
     items = read_items(written(tmp_path, "one\n---\ntwo\nlines\n---\n\n", "b.txt"))
@@ -58,6 +65,7 @@ def test_text_is_one_prompt_or_as_many_as_separators_make(tmp_path: Path) -> Non
         ('{"prompt": "x", "answer": 3}\n', "a.jsonl", "line 1: 'answer' must be text"),
         ('{"turns": ["x", 3]}\n', "a.jsonl", "line 1: 'turns' must be a list of texts"),
         ('{"messages": []}\n', "a.jsonl", "line 1: 'messages' must be"),
+        ("[" * 100_000, "a.jsonl", "line 1 is not JSON"),
     ],
 )
 def test_a_wrong_file_gets_one_sentence(tmp_path: Path, text: str, name: str, said: str) -> None:

@@ -75,6 +75,28 @@ def test_plan_takes_trees_rules_batches_and_penalties(target: Path, draft: Path,
     assert any("batch 2" in note for note in got["notes"])
 
 
+def test_plan_makes_a_schedule_by_batch_size(target: Path, prompts: Path, tmp_path: Path, document: Document) -> None:
+    flags = ("--method", "ngram", "-k", 1, "-k", 2, "--batch", "1,2", "--html", tmp_path / "p.html")
+    got = document("plan", "--target", target, "--prompts", prompts, *SMALL, *flags)
+    schedule = got["by_batch"]["num_speculative_tokens_per_batch_size"]
+    assert schedule[0][0] == 1 and schedule[-1][1] == 2 and [row["batch"] for row in got["by_batch"]["rows"]] == [1, 2]
+    if got["speculative_config"] is not None:
+        assert got["speculative_config"]["num_speculative_tokens_per_batch_size"] == schedule
+    assert (tmp_path / "p.html").read_text().count("<svg") == 4
+    asked = document("plan", "--alpha", 0.8, "--card", "H100-SXM", "--batch", "1,256")
+    assert len(asked["by_batch"]["rows"]) == 2
+
+
+def test_plan_asks_later_turns(target: Path, tmp_path: Path, document: Document, refused: Refused) -> None:
+    file = tmp_path / "spec_bench.jsonl"
+    file.write_text(json.dumps({"question_id": 81, "category": "writing", "turns": ["the cat sat", "and the dog?"]}))
+    common = ("plan", "--target", target, "--prompts", file, *SMALL, "-k", 2, "--stop", "zzz")
+    got = document(*common)
+    assert [p["where"].endswith("next turn") for p in got["prompts"]] == [False, True]
+    assert len(document(*common, "--turns", "first")["prompts"]) == 1
+    assert "allowed: first, all" in refused(*common, "--turns", "second")
+
+
 def test_a_recommendation_says_how_other_prompts_may_fare(target: Path, prompts: Path, document: Document) -> None:
     got = document("plan", "--target", target, "--prompts", prompts, *SMALL, "-k", 2)
     for choice in got["choices"]:
@@ -97,7 +119,7 @@ def test_bench_fits_80_columns(target: Path, draft: Path, prompts: Path, capsys:
     arms = ("--draft", draft, "--arm", "ngram:10", "--arm", "draft_model:2,2,1")
     assert cli.run([str(a) for a in ("bench", "--target", target, "--prompts", prompts, *SMALL, *arms, "--repeat", 1)]) == 0
     out = capsys.readouterr().out
-    assert max(map(len, out.splitlines())) <= 80 and "Acceptance and memory" in out and "draft_model tree 2,2,1" in out
+    assert max(map(len, out.splitlines())) <= 80 and "Latency, acceptance and memory" in out and "draft_model tree 2,2,1" in out
 
 
 def test_plan_without_models_loads_none(document: Document, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,6 +152,16 @@ def test_report_puts_runs_on_one_page(tmp_path: Path, document: Document, refuse
     assert "cannot be read" in refused("report", tmp_path / "absent.json", "--html", page)
 
 
+def test_report_holds_a_plan_against_a_bench(target: Path, prompts: Path, tmp_path: Path, document: Document) -> None:
+    common = ("--target", target, "--prompts", prompts, *SMALL)
+    document("plan", *common, "--method", "ngram", "-k", 2, "--out", tmp_path / "plan.json")
+    document("bench", *common, "--arm", "ngram:2", "--arm", "ngram:3", "--repeat", 1, "--out", tmp_path / "bench.json")
+    page = tmp_path / "page.html"
+    assert cli.run(["report", str(tmp_path / "plan.json"), str(tmp_path / "bench.json"), "--html", str(page)]) == 0
+    text = page.read_text()
+    assert "Foretold and measured" in text and "of 1 measured speedups" in text and "plan.json, bench.json" in text
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -149,6 +181,9 @@ def test_report_puts_runs_on_one_page(tmp_path: Path, document: Document, refuse
         (("plan", "--method", "oracle"), "method 'oracle' is unknown"),
         (("plan", "--html", "/"), "is a folder"),
         (("plan", "--alpha", "0.5", "--tree", "2,2"), "--tree needs a model"),
+        (("plan", "--batch", "4,2"), "several that ascend"),
+        (("plan", "--alpha", "0.5", "--turns", "first"), "--turns needs a model"),
+        (("plan", "--method", "lookahead"), "measure it with bench"),
         (("plan", "--alpha", "0.5", "--repetition-penalty", "1.1"), "--repetition-penalty needs a model"),
         (("plan", "--tree", "2,x"), "children per level"),
         (("plan", "--speculative-config", '{"num_speculative_tokens": 2}'), "names no method"),

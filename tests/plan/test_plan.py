@@ -14,10 +14,19 @@ from draftproof.core.verify_curve import VerifyCurve
 from draftproof.decode.config import SpeculativeConfig
 from draftproof.decode.methods import METHODS
 from draftproof.errors import UsageError
-from draftproof.plan.advice import alpha_needed, headline, limits, speculative_config, to_change, vllm_note
+from draftproof.plan.advice import (
+    alpha_needed,
+    headline,
+    limits,
+    scheduled_config,
+    scheduled_headline,
+    speculative_config,
+    to_change,
+    vllm_note,
+)
 from draftproof.plan.candidate import Candidate, draft_passes
 from draftproof.plan.costs import Costs, Outside, PassTimer, PassTimes, fit_outside
-from draftproof.plan.document import document, plan_result, sections
+from draftproof.plan.document import batch_result, document, plan_result, sections
 from draftproof.plan.plan import Foretold, Plan, make_plan, mean_overlap
 from draftproof.plan.predict import Recorded, predict, speedup
 from draftproof.plan.rounds import play, trace_of_coins, trace_of_tree
@@ -228,6 +237,49 @@ def test_two_answers_of_a_prompt_are_two_texts_of_one_prompt() -> None:
     assert len(greedy.texts) == 2
 
 
+def test_several_batch_sizes_make_a_schedule_that_the_engine_takes() -> None:
+    """Two drafters at three batch sizes from one reading of the texts; what is told and kept is the schedule."""
+    target, draft = TableModel(TARGET), TableModel(0.7 * TARGET + 0.3 / 8)
+    prompts = [Encoded(Item("x", "chat", "line"), (i, i + 1)) for i in range(2)]
+    candidates = [Candidate(SpeculativeConfig.from_dict({"method": "ngram"})), Candidate(CONFIG, draft)]
+    params = SamplingParams(temperature=0, max_tokens=12, seed=0)
+    told: list[str] = []
+    plan = make_plan(
+        *(target, candidates, prompts, params, [1, 2]), batch=(1, 2, 4), progress=lambda what, *_: told.append(what)
+    )
+    plans = [plan, *plan.larger]
+    assert [p.batch for p in plans] == [1, 2, 4] and {p.drafters[0].costs.batch for p in plan.larger} == {2, 4}
+    assert all(p.texts == plan.texts and len(p.choices) == 4 for p in plans)
+    assert sum("is replayed" in what for what in told) == 1 and any("batch 4" in what for what in told)
+    data = document(plan, {})
+    rows = data["by_batch"]["rows"]
+    assert {(r["drafter"], r["batch"]) for r in rows} == {(c.name, b) for c in candidates for b in (1, 2, 4)} and len(rows) == 6
+    assert [row["batch"] for row in batch_result(data).rows] == [1, 2, 4] * 2
+    assert comparison_page([("plan", data)], sections).count("<svg") == 4
+    schedule = data["by_batch"]["num_speculative_tokens_per_batch_size"]
+    assert schedule[0][0] == 1 and schedule[-1][1] == 4
+    assert (data["speculative_config"] is None) == (not any(k for _, _, k in schedule))
+
+
+def test_a_schedule_becomes_the_configuration() -> None:
+    found = scheduled_config(SpeculativeConfig.from_dict({"method": "ngram", "prompt_lookup_max": 4}), [[1, 4, 5], [5, 8, 0]])
+    assert found == {
+        "method": "ngram",
+        "num_speculative_tokens": 5,
+        "prompt_lookup_max": 4,
+        "num_speculative_tokens_per_batch_size": [[1, 4, 5], [5, 8, 0]],
+    }
+    config = SpeculativeConfig.from_dict(found)
+    assert config.schedule is not None and config.schedule(3) == 5 and config.schedule(6) == 0
+    assert scheduled_config(config, [[1, 8, 0]]) is None
+    told = scheduled_headline({"num_speculative_tokens_per_batch_size": [[1, 1, 4], [2, 4, 1], [5, 8, 0]]}, "ngram")
+    assert told == "speculate with ngram: 4 drafts up to batch 1, 1 up to 4, none up to 8"
+    nothing = scheduled_headline({"num_speculative_tokens_per_batch_size": [[1, 8, 0]]}, "ngram")
+    assert nothing == "do not speculate at any batch size up to 8"
+    suffix = SpeculativeConfig.from_dict({"method": "suffix"})
+    assert "no lengths by batch size" in str(vllm_note(suffix, scheduled=True)) and vllm_note(config, scheduled=True) is None
+
+
 def test_trees_are_foretold_beside_chains_and_a_best_one_is_found() -> None:
     target, draft = TableModel(TARGET), TableModel(0.5 * TARGET + 0.5 / 8)
     prompts = [Encoded(Item("x", "chat", "line"), (i,)) for i in range(3)]
@@ -238,7 +290,7 @@ def test_trees_are_foretold_beside_chains_and_a_best_one_is_found() -> None:
     chain = next(c for c in plan.choices if c.tree is None and c.num_speculative_tokens == 3)
     assert given.num_speculative_tokens == 3 and given.tokens_per_round > chain.tokens_per_round
     data = document(plan, {})
-    assert sum(row["drafts"] == "tree 2,2,1" for row in plan_result(data).rows) == 1
+    assert sum(row["drafts"] == "2,2,1" for row in plan_result(data).rows) == 1
     found = speculative_config(CONFIG, given)
     assert SpeculativeConfig.from_dict(found).shape is not None and "draft trees" in str(vllm_note(CONFIG, given))
 
@@ -259,6 +311,8 @@ def test_a_trees_rounds_cost_their_levels_and_their_nodes() -> None:
         ({"method": "draft_model", "model": "D", "rule": "k_seq"}, ("2,2",), "under rule 'k_seq'"),
         ({"method": "draft_model", "model": "D", "tree": "2,1"}, ("2",), "has a tree already"),
         ({"method": "draft_model", "model": "D"}, ("4,4,4",), "at most 32"),
+        ({"method": "ngram", "num_speculative_tokens_per_batch_size": [[1, 4, 5]]}, (), "leave the schedule out"),
+        ({"method": "ngram", "adaptive": True}, (), "fixed draft lengths"),
     ],
 )
 def test_what_cannot_be_foretold_is_refused_before_any_work(config: Any, shapes: Any, said: str) -> None:
@@ -307,6 +361,12 @@ def test_nothing_to_plan_with_is_refused() -> None:
     ):
         with pytest.raises(UsageError, match=said):
             make_plan(target, candidates, prompts, params, lengths)
+    for batch, said in (((2, 1), "that ascend"), ((), "that ascend"), (999, "1 to 256")):
+        with pytest.raises(UsageError, match=said):
+            make_plan(target, [ngram], [prompt], params, [1], batch=batch)
+    shaped = Candidate(SpeculativeConfig.from_dict({"method": "draft_model", "model": "D", "tree": "2,1"}), target)
+    with pytest.raises(UsageError, match="give one size"):
+        make_plan(target, [shaped], [prompt], params, [1], batch=(1, 2))
     with pytest.raises(UsageError, match="ends with its first token"):
         make_plan(target, [ngram], [prompt], SamplingParams(max_tokens=1, seed=0), [1])
 
@@ -317,6 +377,9 @@ def test_a_card_and_a_batch_without_any_model() -> None:
     assert small["cost_ratio"] > 0 and "H100-SXM" in small["notes"][0]
     with pytest.raises(UsageError, match="batch"):
         what_if(0.8, batch=0)
+    several = what_if(0.8, batch=(1, 8, 512), card_name="H100-SXM")
+    lengths = [k for _, _, k in several["by_batch"]["num_speculative_tokens_per_batch_size"]]
+    assert lengths == sorted(lengths, reverse=True) and lengths[0] > lengths[-1] and "up to 512" in several["headline"]
 
 
 def test_a_page_has_the_configuration_to_copy() -> None:

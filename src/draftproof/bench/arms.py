@@ -34,7 +34,7 @@ class Arm(Protocol):
 
 
 class OurArm:
-    """draftproof's own decoding, plain (`decoder.plain`) or with a drafter."""
+    """draftproof's own decoding, plain (`decoder.plain`) or with a drafter, whose configuration is kept in `config`."""
 
     remembers = False
 
@@ -44,6 +44,7 @@ class OurArm:
         self.method = drafter.name if drafter else "none"
         self.rule: str | None = decoder.rule.name if isinstance(decoder, SpeculativeDecoder) and drafter else None
         self.lossless = decoder.rule.lossless if isinstance(decoder, SpeculativeDecoder) else True
+        self.config = decoder.config.as_dict() if isinstance(decoder, SpeculativeDecoder) and drafter else None
 
     def run(self, ids: tuple[int, ...], params: SamplingParams) -> Run:
         with peak_memory(self.decoder.target) as peak:

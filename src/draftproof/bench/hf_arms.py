@@ -92,7 +92,8 @@ class HFArm:
         tokens = torch.tensor([ids], device=device)
         modules = [m.module for m in (self.target, self.draft) if m is not None]
         arrivals = _Arrivals(now)
-        with peak_memory(self.target) as peak, _hooks(modules, now) as forwards, torch.inference_mode(), self._draft_settings():
+        quiet, settings = _quiet(), self._draft_settings()
+        with peak_memory(self.target) as peak, _hooks(modules, now) as forwards, torch.inference_mode(), quiet, settings:
             began = now()
             arguments = self._arguments(params, len(ids))
             output = self.target.module.generate(tokens, attention_mask=torch.ones_like(tokens), streamer=arrivals, **arguments)
@@ -158,6 +159,19 @@ class HFArm:
         finally:
             for name, value in before.items():
                 setattr(config, name, value)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without transformers' advice about the arguments that its own assisted generation passes on."""
+    from transformers.utils import logging
+
+    before = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
 
 
 def check_params(params: SamplingParams) -> None:

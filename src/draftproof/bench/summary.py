@@ -107,6 +107,7 @@ def arm_summary(measurement: Measurement, arm: Arm) -> dict[str, Any]:
     chunk_peaks = [m.run.peak_tokens_per_second for m in runs if m.run.peak_tokens_per_second is not None]
     return {
         "name": arm.name,
+        "config": getattr(arm, "config", None),
         "tokens_per_second": median(rates),
         "tokens_per_second_range": [min(rates), max(rates)],
         "peak_tokens_per_second": max(chunk_peaks, default=None),

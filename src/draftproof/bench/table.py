@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from draftproof.report.figures import BLACK, COLORS
+from draftproof.report.figures import BLACK, BLUE
 from draftproof.report.result import Column, Result
 
 if TYPE_CHECKING:
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 COLUMNS = (
     Column("arm", "name"),
     Column("tok/s", "rate", ".1f"),
-    Column("first\nms", "first_ms", ".0f"),
-    Column("ms per\ntoken", "token_ms", ".1f"),
     Column("tokens\n/round", "tokens_per_round", ".2f"),
     Column("draft\nms", "draft_ms", ".0f"),
     Column("verify\nms", "verify_ms", ".0f"),
@@ -24,7 +22,7 @@ COLUMNS = (
 )
 
 
-SHOWN = 8
+SHOWN = 5
 """Positions whose acceptance the terminal shows."""
 
 
@@ -40,7 +38,8 @@ def title_of(document: Mapping[str, Any]) -> str:
     where, params = document["provenance"], document["params"]
     how = "greedy" if params.get("temperature") == 0 else f"temperature {params.get('temperature', 1.0):g}"
     count, repeats = len(document["prompts"]), document["repeats"]
-    return f"{where['target']} ({where['dtype']}, {where['device']}), {how}, {count} prompts x {repeats}"
+    target = where["target"].rsplit("/", 1)[-1] if where["target"].count("/") > 1 else where["target"]
+    return f"{target} ({where['dtype']}, {where['device']}), {how}, {count} prompts x {repeats}"
 
 
 def row(arm: Mapping[str, Any]) -> dict[str, Any]:
@@ -49,8 +48,6 @@ def row(arm: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "name": arm["name"],
         "rate": arm["tokens_per_second"],
-        "first_ms": _milliseconds(arm["first_token_seconds"]),
-        "token_ms": _milliseconds(arm["seconds_per_token"]),
         "tokens_per_round": arm["stats"].get("tokens_per_round"),
         "draft_ms": parts.get("draft"),
         "verify_ms": parts.get("verify"),
@@ -64,19 +61,19 @@ def ratio_text(ratio: Mapping[str, float] | None) -> str:
     return "" if ratio is None else f"{ratio['median']:.2f} ({ratio['low']:.2f}-{ratio['high']:.2f})"
 
 
-def acceptance_result(document: Mapping[str, Any]) -> Result | None:
-    """How much of the drafts was kept, position by position, and the memory held; None when no arm tells."""
+def acceptance_result(document: Mapping[str, Any]) -> Result:
+    """How long one waits, how much of the drafts was kept, position by position, and the memory held."""
     rows = [_acceptance_row(arm) for arm in document["arms"]]
-    if not any(row["by_position"] or row["memory"] for row in rows):
-        return None
     columns = [
         Column("arm", "name"),
+        Column("first\nms", "first_ms", ".0f"),
+        Column("ms per\ntoken", "token_ms", ".1f"),
         Column("drafted\n/round", "drafted", ".1f"),
         Column("accept-\nance", "rate", ".2f"),
         Column("peak\nMB", "memory", ".0f"),
-        Column("accepted at position 1, 2, ...\nonce reached", "by_position"),
+        Column("at position 1, 2,\n... once reached", "by_position"),
     ]
-    return Result("acceptance", "Acceptance and memory", columns, rows, (), lambda figure: None)
+    return Result("acceptance", "Latency, acceptance and memory", columns, rows, (), lambda figure: None)
 
 
 def _acceptance_row(arm: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,6 +83,8 @@ def _acceptance_row(arm: Mapping[str, Any]) -> dict[str, Any]:
     drafts = stats.get("num_draft_tokens") if stats.get("method") != "none" else None
     return {
         "name": arm["name"],
+        "first_ms": _milliseconds(arm["first_token_seconds"]),
+        "token_ms": _milliseconds(arm["seconds_per_token"]),
         "drafted": drafts / stats["num_rounds"] if drafts is not None and stats.get("num_rounds") else None,
         "rate": stats.get("draft_acceptance_rate"),
         "memory": None if peak is None else peak / 2**20,
@@ -134,15 +133,15 @@ def task_result(document: Mapping[str, Any]) -> Result | None:
     ]
     rows: list[dict[str, Any]] = [
         {
-            "task": task,
-            "prompts": arm["tasks"][task]["prompts"],
+            "task": task if place == 0 else "",
+            "prompts": arm["tasks"][task]["prompts"] if place == 0 else None,
             "name": arm["name"],
             "rate": arm["tasks"][task]["tokens_per_second"],
             "tokens_per_round": arm["tasks"][task]["tokens_per_round"],
             "ratio": ratio_text(arm["tasks"][task]["ratio_to_plain"]),
         }
         for task in tasks
-        for arm in document["arms"]
+        for place, arm in enumerate(document["arms"])
     ]
     return Result("tasks", "By task", columns, rows, (), lambda figure: None)
 
@@ -155,9 +154,8 @@ def drawer(document: Mapping[str, Any]) -> Any:
         arms: Sequence[Mapping[str, Any]] = [arm for arm in document["arms"] if arm["ratio_to_plain"]]
         for place, arm in enumerate(reversed(arms)):
             ratio = arm["ratio_to_plain"]
-            color = COLORS[place % len(COLORS)]
             reach = [[ratio["median"] - ratio["low"]], [ratio["high"] - ratio["median"]]]
-            axes.errorbar([ratio["median"]], [place], xerr=reach, fmt="o", color=color, capsize=4)
+            axes.errorbar([ratio["median"]], [place], xerr=reach, fmt="o", color=BLUE, capsize=4)
         axes.axvline(1, color=BLACK, linestyle="--", linewidth=1.4)
         axes.set_yticks(range(len(arms)), [arm["name"] for arm in reversed(arms)])
         axes.set_xlabel("speed over plain decoding (1 = break even)")

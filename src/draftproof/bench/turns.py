@@ -9,10 +9,18 @@ from typing import Any
 from draftproof.bench.workload import Encoded, Item, encode
 from draftproof.core.params import SamplingParams
 from draftproof.decode.base import PlainDecoder
+from draftproof.errors import UsageError
 from draftproof.models.protocol import LanguageModel
 
 TOGETHER = 8
 """Conversations whose steps share a pass."""
+
+
+def check_turns(which: str) -> str:
+    """`which` itself. UsageError unless it is `first` or `all`."""
+    if which not in ("first", "all"):
+        raise UsageError(f"--turns is {which!r}; allowed: first, all")
+    return which
 
 
 def with_later_turns(
@@ -32,6 +40,7 @@ def with_later_turns(
         seeds = [replace(params, seed=(params.seed or 0) + i, ignore_eos=False) for i in waiting]
         ids = [list(turns[i][-1].ids) for i in waiting]
         answers: dict[int, str] = {}
+        tell("plain decoding answers first turns", 0, len(waiting))
         for number, result in decoder.as_finished(ids, seeds, batch_size=min(TOGETHER, len(ids))):
             answers[number] = result.text
             tell("plain decoding answers first turns", len(answers), len(waiting))
@@ -43,4 +52,4 @@ def with_later_turns(
 
 def _next_turn(item: Item, answer: str) -> Item:
     messages: Any = [*item.prompt, {"role": "assistant", "content": answer}, {"role": "user", "content": item.later[0]}]
-    return replace(item, prompt=messages, later=item.later[1:], where=f"{item.where}, next turn")
+    return replace(item, prompt=messages, later=item.later[1:], where=f"{item.where}, next turn", answer=None)

@@ -61,7 +61,7 @@ def builtin_items(workloads: Sequence[str] = ()) -> list[Item]:
 def read_items(path: str | Path) -> list[Item]:
     """The prompts of a file. UsageError: not readable, empty, not JSON where JSON began, a line without a prompt."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from error
     except OSError as error:
@@ -137,13 +137,13 @@ def _text_items(path: str, text: str) -> list[Item]:
 
 def _json_items(path: str, text: str) -> list[Item]:
     items = []
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in enumerate(text.split("\n"), 1):  # not splitlines(): JSON may hold U+2028
         if not line.strip():
             continue
         where = f"{path} line {number}"
         try:
             record = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UsageError(f"{where} is not JSON ({error}); every line must be one JSON object") from error
         if not isinstance(record, Mapping):
             raise UsageError(f"{where} is a {type(record).__name__}; every line must be one JSON object")

@@ -79,6 +79,7 @@ def execute(flags: Mapping[str, Any]) -> None:
     """Check all flags, load, measure, show and write."""
     from draftproof.bench.specs import parse_spec
     from draftproof.bench.synthetic import parse_rates
+    from draftproof.bench.turns import check_turns
     from draftproof.report.page import check_writable
 
     rates = None if flags["synthetic_alpha"] is None else parse_rates(flags["synthetic_alpha"])
@@ -86,8 +87,7 @@ def execute(flags: Mapping[str, Any]) -> None:
     specs = [parse_spec(word, flags["draft"]) for word in words]
     if flags["draft"] and not any(spec.takes_draft for spec in specs):
         raise UsageError("--draft does nothing without an arm that uses it: add --arm draft_model:4, for example")
-    if flags["turns"] not in ("first", "all"):
-        raise UsageError(f"--turns is {flags['turns']!r}; allowed: first, all")
+    check_turns(flags["turns"])
     params = sampling(flags, DEFAULT_TOKENS)
     items = items_of(flags)
     for name in ("out", "html"):

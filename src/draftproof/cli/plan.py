@@ -14,7 +14,19 @@ from draftproof.errors import UsageError
 DEFAULT_TOKENS = 64
 WHAT_IF = ("cost_ratio", "context", "card", "target_shape", "draft_shape", "verify_curve")
 MODEL_ONLY = (
-    *("target", "draft", "method", "speculative_config", "rule", "tree", "answers", "prompts", "workload", "per_workload"),
+    *(
+        "target",
+        "draft",
+        "method",
+        "speculative_config",
+        "rule",
+        "tree",
+        "answers",
+        "prompts",
+        "workload",
+        "per_workload",
+        "turns",
+    ),
     *options.LAW_FLAGS,
     *options.END_FLAGS,
 )
@@ -46,7 +58,22 @@ Prompts = Annotated[
 Workloads = Annotated[list[str] | None, typer.Option("--workload", metavar="NAME", help="Only these workloads; repeatable.")]
 PerWorkload = Annotated[int | None, typer.Option("--per-workload", metavar="N", min=1, help="The first N prompts of each.")]
 Batch = Annotated[
-    int | None, typer.Option("--batch", metavar="N", min=1, help="Sequences decoded together. Default: 1.", show_default=False)
+    str | None,
+    typer.Option(
+        "--batch",
+        metavar="N,...",
+        help="Sequences decoded together; several, as 1,2,4,8, make a schedule of lengths. Default: 1.",
+        show_default=False,
+    ),
+]
+Turns = Annotated[
+    str | None,
+    typer.Option(
+        "--turns",
+        metavar="WHICH",
+        help="first or all turns of conversations; plain decoding writes the history. Default: all.",
+        show_default=False,
+    ),
 ]
 Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the JSON document to this file.")]
 Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write one self-contained page with the plots.")]
@@ -76,6 +103,7 @@ def plan(
     prompts: Prompts = None,
     workload: Workloads = None,
     per_workload: PerWorkload = None,
+    turns: Turns = None,
     answers: Answers = None,
     out: Out = None,
     html: Html = None,
@@ -129,7 +157,7 @@ def _from_numbers(flags: Mapping[str, Any]) -> dict[str, Any]:
         flags["alpha"],
         flags["cost_ratio"],
         flags["num_speculative_tokens"] or LENGTHS,
-        batch=flags["batch"] or 1,
+        batch=_sizes(flags),
         context=flags["context"] or CONTEXT,
         card_name=flags["card"],
         curve=None if flags["verify_curve"] is None else parse_curve(flags["verify_curve"], "--verify-curve"),
@@ -137,10 +165,17 @@ def _from_numbers(flags: Mapping[str, Any]) -> dict[str, Any]:
     )
 
 
+def _sizes(flags: Mapping[str, Any]) -> tuple[int, ...]:
+    from draftproof.plan.schedule import parse_batch_sizes
+
+    return parse_batch_sizes(flags["batch"] or "1")
+
+
 def configs(flags: Mapping[str, Any]) -> list[Any]:
     """The drafters asked for, checked before anything loads; `ngram` if none is named."""
     from draftproof.decode.config import SpeculativeConfig
     from draftproof.decode.methods import METHODS
+    from draftproof.plan.candidate import check_config
 
     rule = {} if flags["rule"] is None else {"rule": flags["rule"]}
     drafts, methods = flags["draft"] or [], flags["method"] or []
@@ -156,6 +191,8 @@ def configs(flags: Mapping[str, Any]) -> list[Any]:
         raise UsageError("--speculative-config names no method, so nothing would be drafted")
     if any(config.options.get("use_heterogeneous_vocab") for config in found):
         raise UsageError("plan compares laws over the same tokens; measure use_heterogeneous_vocab with bench instead")
+    for config in found:
+        check_config(config)
     return found
 
 
@@ -185,6 +222,7 @@ def _check_shapes(flags: Mapping[str, Any]) -> None:
 
 def _from_models(flags: Mapping[str, Any]) -> dict[str, Any]:
     from draftproof.bench.provenance import model_hash, provenance
+    from draftproof.bench.turns import check_turns, with_later_turns
     from draftproof.bench.workload import encode
     from draftproof.cli.bench import items_of, load_target, sampling
     from draftproof.cli.progress import telling
@@ -193,6 +231,7 @@ def _from_models(flags: Mapping[str, Any]) -> dict[str, Any]:
 
     asked = configs(flags)
     _check_shapes(flags)
+    sizes, turns = _sizes(flags), check_turns(flags["turns"] or "all")
     params = sampling({**flags, "ignore_eos": False}, DEFAULT_TOKENS)
     items = items_of(flags)
     target, drafts = load_target(flags)
@@ -200,10 +239,12 @@ def _from_models(flags: Mapping[str, Any]) -> dict[str, Any]:
     candidates = candidates_of(flags, asked, drafts)
     lengths = flags["num_speculative_tokens"] or LENGTHS
     with telling() as progress:
+        if turns == "all":
+            prompts = with_later_turns(prompts, target, params, progress)
         made = make_plan(
             *(target, candidates, prompts, params, lengths),
             progress=progress,
-            batch=flags["batch"] or 1,
+            batch=sizes,
             answers=flags["answers"],
         )
     hashes = {"target": model_hash(target)} | {c.name: model_hash(c.draft) for c in candidates if c.draft is not None}
@@ -214,11 +255,13 @@ def show(data: Mapping[str, Any], flags: Mapping[str, Any]) -> None:
     """Table, notes, the configuration, files, and the JSON line."""
     import json
 
-    from draftproof.plan.document import plan_result, sections
+    from draftproof.plan.document import batch_result, plan_result, sections
     from draftproof.report.page import comparison_page, write_json, write_page
     from draftproof.report.tables import json_line, print_result
 
     print_result(plan_result(data))
+    if data["by_batch"] is not None:
+        print_result(batch_result(data))
     if data["speculative_config"] is not None:
         typer.echo(f"speculative_config: {json.dumps(data['speculative_config'])}")
     if flags["out"] is not None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from draftproof.core.formulas import expected_speedup, expected_tokens
 from draftproof.decode.config import SpeculativeConfig
+from draftproof.decode.schedule import KEY
 from draftproof.plan.costs import Costs
 from draftproof.plan.plan import Foretold, Plan
 from draftproof.plan.predict import Choice
 
+NO_SCHEDULE = ("medusa", "suffix")
+"""Methods of vLLM's that refuse lengths by batch size there."""
 _TERMS = {"draft": "drafting", "verify": "verifying more than one token", "outside": "work outside the forwards"}
 
 
@@ -67,6 +70,15 @@ def to_change(drafter: Foretold) -> str:
     return f"{said}, or a draft step must cost {cost:.2f} target steps (it is {ratio:.2f})"
 
 
+def _why_not(drafter: Foretold) -> str:
+    """What keeps a drafter from being recommended."""
+    top = max(drafter.choices, key=lambda choice: choice.speedup.point)
+    if top.speedup.point <= 1:
+        return to_change(drafter)
+    name = drafter.candidate.short
+    return f"{name} may pay, at {_speed(top)}, but the interval reaches below 1: more prompts or a quieter machine narrow it"
+
+
 def alpha_needed(lengths: Any, cost_ratio: float, verify: Any, scale: Any = 1.0) -> float | None:
     """The smallest acceptance at which some length breaks even (to 0.001); None when not even 1 does. scale: by which the
     formula's speedup is multiplied at each length."""
@@ -82,10 +94,30 @@ def speculative_config(config: SpeculativeConfig, choice: Choice) -> dict[str, A
     return found if choice.tree is None else found | {"tree": list(choice.tree)}
 
 
-def vllm_note(config: SpeculativeConfig, choice: Choice | None = None) -> str | None:
+def scheduled_config(config: SpeculativeConfig, schedule: Sequence[Sequence[int]]) -> dict[str, Any] | None:
+    """The config of a schedule of lengths by batch size, in vLLM's form; None when no batch size drafts."""
+    longest = max(length for _, _, length in schedule)
+    found = {**config.as_dict(vllm=True), "num_speculative_tokens": longest}
+    return found | {KEY: [list(entry) for entry in schedule]} if longest else None
+
+
+def scheduled_headline(by_batch: Mapping[str, Any], name: str) -> str:
+    """A schedule in one sentence."""
+    schedule = by_batch[KEY]
+    if not any(length for _, _, length in schedule):
+        return f"do not speculate at any batch size up to {schedule[-1][1]}"
+    (_, last, length), *others = schedule
+    said = [f"{length or 'no'} draft{'' if length == 1 else 's'} up to batch {last}"]
+    said += [f"{length or 'none'} up to {last}" for _, last, length in others]
+    return f"speculate with {name}: {', '.join(said)}"
+
+
+def vllm_note(config: SpeculativeConfig, choice: Choice | None = None, *, scheduled: bool = False) -> str | None:
     """A sentence where vLLM cannot take the config; None where it can."""
     if not config.spec.vllm:
         return f"vLLM has no method {config.method!r}; the configuration is for draftproof"
+    if scheduled and config.method in NO_SCHEDULE:
+        return f"vLLM takes no lengths by batch size for method {config.method!r}; the configuration is for draftproof"
     if choice is not None and choice.tree is not None:
         return "vLLM has no key for draft trees; the configuration is for draftproof"
     if config.rule:
@@ -98,7 +130,7 @@ def notes(plan: Plan) -> list[str]:
     top = plan.best or plan.choices[0]
     said = [limits(top, plan.of(top).costs)]
     if plan.best is None:
-        said += [to_change(drafter) for drafter in plan.drafters]
+        said += [_why_not(drafter) for drafter in plan.drafters]
     for drafter in plan.drafters:
         if drafter.share_drafted < 0.9:
             said.append(f"{drafter.candidate.short} has something to propose at {drafter.share_drafted:.0%} of positions")
@@ -112,7 +144,7 @@ def notes(plan: Plan) -> list[str]:
         said.append(
             "sampled trees are foretold as rejection sampling verifies siblings; the rule traversal keeps as many or more"
         )
-    note = vllm_note(plan.of(top).candidate.config, plan.best) if plan.best else None
+    note = vllm_note(plan.of(top).candidate.config, plan.best) if plan.best and not plan.larger else None
     return said + ([note] if note else []) + _evidence(plan)
 
 
@@ -120,6 +152,6 @@ def _evidence(plan: Plan) -> list[str]:
     tokens: Sequence[int] = [len(text.answer) for text in plan.texts]
     count = len({id(prompt) for prompt in plan.prompts})
     said = f"from {count} prompts and {sum(tokens)} tokens; intervals hold 90% of runs on these prompts, batch {plan.batch}"
-    if plan.batch > 1:
+    if plan.batch > 1 or plan.larger:
         said += "; all sequences of a batch are taken to draft equally long"
     return [said]

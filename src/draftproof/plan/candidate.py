@@ -20,7 +20,7 @@ from draftproof.decode.decoder import SpeculativeDecoder
 from draftproof.errors import UsageError
 from draftproof.models.protocol import LanguageModel
 from draftproof.plan.acceptance import Judge
-from draftproof.plan.costs import Costs, PassTimes, time_outside
+from draftproof.plan.costs import Costs, Outside, time_outside
 from draftproof.plan.forcing import Floats, Text, force
 from draftproof.plan.predict import Recorded
 from draftproof.plan.replay import replay
@@ -67,11 +67,7 @@ class Candidate:
     def check(self, target: LanguageModel, params: SamplingParams) -> None:
         """UsageError for what cannot be foretold, before any work."""
         spec = self.config.spec
-        if spec.model != "draft" and not spec.replayable:
-            raise UsageError(
-                f"plan cannot foretell method {self.config.method!r}, whose drafts come out of the target's own passes: "
-                f"measure it with bench --arm {self.config.method}"
-            )
+        check_config(self.config)
         if (self.shapes or self.config.shape) and not (spec.trees and target.supports_trees):
             who = target.name if spec.trees else f"method {self.config.method!r}"
             raise UsageError(f"{who} takes no tree of a given shape: leave the tree out")
@@ -172,11 +168,19 @@ class Replayed(Readings):
         """Its guesses have no law to choose a shape by."""
         return None
 
+    @cached_property
+    def _known(self) -> dict[tuple[TreeShape | None, int], list[Trace]]:
+        return {}
+
     def _traces(self, shape: TreeShape | None, k: int) -> list[Trace]:
-        decoder = self.candidate.decoder(self.target, shape)
-        assert decoder.drafter is not None
-        most = decoder.longest_draft if decoder.drafter.trees else None
-        return [replay(decoder.drafter, self.target, text, self.params, k, most) for text in self.texts]
+        """Kept, as every batch size asks for the same."""
+        if (shape, k) not in self._known:
+            decoder = self.candidate.decoder(self.target, shape)
+            assert decoder.drafter is not None
+            most = decoder.longest_draft if decoder.drafter.trees else None
+            found = [replay(decoder.drafter, self.target, text, self.params, k, most) for text in self.texts]
+            self._known[shape, k] = found
+        return self._known[shape, k]
 
 
 @dataclass(frozen=True)
@@ -220,6 +224,19 @@ class Read(Readings):
         return [columns[:, -width:] for columns in self.columns]
 
 
+def check_config(config: SpeculativeConfig) -> None:
+    """UsageError for a config that cannot be foretold with any target."""
+    if config.spec.model != "draft" and not config.spec.replayable:
+        raise UsageError(
+            f"plan cannot foretell method {config.method!r}, whose drafts come out of the target's own passes: "
+            f"measure it with bench --arm {config.method}"
+        )
+    if config.schedule is not None:
+        raise UsageError("plan finds the draft length by batch size itself: leave the schedule out, and give --batch 1,2,4,8")
+    if config.adaptive not in (None, False, "fixed") or config.auto_off:
+        raise UsageError("plan foretells fixed draft lengths: leave adaptive and auto_off out, or measure them with bench")
+
+
 def draft_passes(shape: TreeShape, costs: Costs) -> Floats:
     """Drafting passes of a round that drafts the first levels of a shape, in single draft steps, by the number of its tokens.
 
@@ -233,15 +250,8 @@ def draft_passes(shape: TreeShape, costs: Costs) -> Floats:
     return found
 
 
-def tried_costs(
-    candidate: Candidate,
-    target: LanguageModel,
-    visits: tuple[PassTimes, ...],
-    text: Text,
-    params: SamplingParams,
-    longest: int,
-) -> Costs:
-    """The timed passes with what real rounds on `text` spend outside forwards."""
+def tried_outside(candidate: Candidate, target: LanguageModel, text: Text, params: SamplingParams, longest: int) -> Outside:
+    """What real rounds on `text` spend outside forwards, one sequence alone."""
     decoder = candidate.decoder(target)
     few = [candidate.config.shape.depth] if candidate.config.shape else sorted({1, max(1, longest // 2), longest})
-    return Costs(visits, time_outside(decoder, text.prompt, params, few))
+    return time_outside(decoder, text.prompt, params, few)

@@ -10,9 +10,11 @@ import numpy as np
 
 from draftproof.core.tree import tree_text
 from draftproof.decode.record import params_as_dict
-from draftproof.plan.advice import headline, notes, speculative_config
+from draftproof.decode.schedule import KEY
+from draftproof.plan.advice import headline, notes, scheduled_config, scheduled_headline, speculative_config, vllm_note
 from draftproof.plan.plan import Foretold, Plan, choice_as_dict
-from draftproof.report.figures import BLACK, COLORS, panels
+from draftproof.plan.schedule import by_batch
+from draftproof.report.figures import BLACK, COLORS, panels, top_of
 from draftproof.report.result import Column, Result
 
 if TYPE_CHECKING:
@@ -28,24 +30,26 @@ COLUMNS = (
     Column("", "mark"),
 )
 BINS = 20
+LONGEST_NAME = 22
+"""Characters of a drafter in a table of 80 columns."""
 
 
 def document(plan: Plan, provenance: Mapping[str, Any]) -> dict[str, Any]:
     """Everything for JSON: the choices, the fastest first; per drafter what they come from."""
     top = plan.best or plan.choices[0]
     leading = plan.of(top)
-    config = leading.candidate.config
+    chosen = None if plan.best is None else speculative_config(leading.candidate.config, top)
+    said = {"headline": headline(plan), "notes": notes(plan), "by_batch": None, "speculative_config": chosen}
     return {
         "format": "draftproof.plan",
         "version": 1,
-        "headline": headline(plan),
-        "notes": notes(plan),
+        **(said if not plan.larger else said | _by_batch(plan)),
+        "batch": plan.batch,
         "alpha": {"mean": leading.alpha.point, "low": leading.alpha.low, "high": leading.alpha.high},
         "cost_ratio": leading.costs.cost_ratio,
         "verify_ratio": _curve(leading),
         "choices": [choice_as_dict(choice) for choice in plan.choices],
         "best": None if plan.best is None else choice_as_dict(plan.best),
-        "speculative_config": None if plan.best is None else speculative_config(config, top),
         "drafters": [drafter_as_dict(drafter) for drafter in plan.drafters],
         "prompts": [
             {"workload": p.item.workload, "where": p.item.where, "num_tokens": len(t.prompt), "answer_tokens": len(t.answer)}
@@ -56,12 +60,28 @@ def document(plan: Plan, provenance: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _by_batch(plan: Plan) -> dict[str, Any]:
+    """What several batch sizes say, in place of what the first alone would."""
+    plans = [plan, *plan.larger]
+    found = by_batch({p.batch: [choice_as_dict(choice) for choice in p.choices] for p in plans})
+    drafter = next(d for d in plan.drafters if d.candidate.name == found["drafter"])
+    config = scheduled_config(drafter.candidate.config, found[KEY])
+    note = vllm_note(drafter.candidate.config, scheduled=True) if config else None
+    return {
+        "headline": scheduled_headline(found, drafter.candidate.short),
+        "notes": [*notes(plan), *([note] if note else [])],
+        "by_batch": found | {"verify_ratio": {str(p.batch): _curve(p.drafters[0]) for p in plans}},
+        "speculative_config": config,
+    }
+
+
 def drafter_as_dict(drafter: Foretold) -> dict[str, Any]:
     """One drafter: acceptance, costs, and the overlaps themselves."""
     costs, outside = drafter.costs, drafter.costs.outside
     return {
         "drafter": drafter.candidate.name,
         "method": drafter.candidate.config.method,
+        "config": drafter.candidate.config.as_dict(),
         "alpha": {"mean": drafter.alpha.point, "low": drafter.alpha.low, "high": drafter.alpha.high},
         "alpha_by_position": list(drafter.by_position),
         "alpha_by_workload": dict(drafter.by_workload),
@@ -98,23 +118,59 @@ def plan_result(data: Mapping[str, Any]) -> Result:
     return Result("plan", data["headline"], COLUMNS, rows, data["notes"], speedup_drawer(data))
 
 
+def batch_result(data: Mapping[str, Any]) -> Result:
+    """The length to use at each batch size; a figure of what it brings."""
+    found = data["by_batch"]
+    columns = (
+        Column("drafter", "drafter"),
+        Column("batch", "batch", "d"),
+        Column("drafts", "drafts"),
+        Column("tokens\n/round", "tokens_per_round", ".2f"),
+        Column("speedup", "speedup"),
+        Column("verifying\ncosts", "verify", ".2f"),
+    )
+    rows = []
+    order = [drafter["drafter"] for drafter in data["drafters"]]
+    for row in sorted(found["rows"], key=lambda row: order.index(row["drafter"])):
+        curve, length, speed = found["verify_ratio"][str(row["batch"])], row["num_speculative_tokens"], row["speedup"]
+        shown = {
+            "drafts": str(length) if length else "none",
+            "speedup": _speed(speed) if length else f"at best {speed['point']:.2f}",
+            "tokens_per_round": row["tokens_per_round"] if length else None,
+            "verify": curve.get(str(length + 1)) if length else None,
+        }
+        rows.append({**row, **shown, "drafter": _shortened(row["drafter"])})
+    notes = (
+        "verifying costs: a pass over the drafts and one token more, over a pass of one token, at that batch size",
+        f"a batch between two sizes takes the length of the larger; chosen: {_shortened(found['drafter'])}, {found[KEY]}",
+    )
+    return Result("by_batch", "By batch size", columns, rows, notes, batch_drawer(data))
+
+
+def _speed(speed: Mapping[str, float]) -> str:
+    """A point alone where nothing was measured, else with its interval."""
+    known = speed["low"] < speed["high"]
+    return f"{speed['point']:.2f}" + (f" ({speed['low']:.2f}-{speed['high']:.2f})" if known else "")
+
+
 def _row(choice: Mapping[str, Any], alpha: float, best: Mapping[str, Any] | None) -> dict[str, Any]:
     speed = choice["speedup"]
     return {
         "drafter": _shortened(choice["drafter"]),
-        "drafts": choice["num_speculative_tokens"] if choice.get("tree") is None else f"tree {tree_text(choice['tree'])}",
+        "drafts": choice["num_speculative_tokens"] if choice.get("tree") is None else tree_text(choice["tree"]),
         "alpha": alpha,
         "tokens_per_round": choice["tokens_per_round"],
-        "speedup": f"{speed['point']:.2f} ({speed['low']:.2f}-{speed['high']:.2f})",
+        "speedup": _speed(speed),
         "iid_speedup": choice["iid_speedup"],
         "mark": "best" if best == choice else "",
     }
 
 
 def _shortened(name: str) -> str:
-    """Of a path the last part; the end of a long name says more than its beginning."""
+    """Of a draft model its own name, of a path the last part; of a long name the beginning and the end."""
     name = " ".join(word.rsplit("/", 1)[-1] if word.count("/") > 1 else word for word in name.split(" "))
-    return name if len(name) <= 26 else f"{name[:8]}...{name[-15:]}"
+    name = name.removeprefix("draft_model ")
+    return name if len(name) <= LONGEST_NAME else f"{name[:8]}...{name[11 - LONGEST_NAME :]}"
 
 
 def cost_result(data: Mapping[str, Any]) -> Result:
@@ -144,7 +200,8 @@ def overlap_result(data: Mapping[str, Any]) -> Result:
 
 def sections(data: Mapping[str, Any]) -> Sequence[Result]:
     """What a page shows of a plan."""
-    return [plan_result(data), overlap_result(data), cost_result(data)]
+    batches = [batch_result(data)] if data.get("by_batch") else []
+    return [plan_result(data), *batches, overlap_result(data), cost_result(data)]
 
 
 def speedup_drawer(data: Mapping[str, Any]) -> Any:
@@ -171,7 +228,31 @@ def speedup_drawer(data: Mapping[str, Any]) -> Any:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlabel("drafts a round (triangles: levels of a tree)" if trees else "drafts a round")
         axes.set_ylabel("speedup (dashed: break even, dotted: i.i.d.)")
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, top_of(c["speedup"] for c in data["choices"]))
+        axes.legend()
+
+    return draw
+
+
+def batch_drawer(data: Mapping[str, Any]) -> Any:
+    """Speedup of each drafter's best length against the batch size, with its interval and the break-even line."""
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        rows = data["by_batch"]["rows"]
+        for color, name in zip(COLORS, [drafter["drafter"] for drafter in data["drafters"]], strict=False):
+            mine = [row for row in rows if row["drafter"] == name]
+            sizes, speeds = [row["batch"] for row in mine], [row["speedup"] for row in mine]
+            axes.plot(sizes, [s["point"] for s in speeds], "o-", color=color, label=_shortened(name))
+            axes.fill_between(sizes, [s["low"] for s in speeds], [s["high"] for s in speeds], color=color, alpha=0.15)
+        axes.axhline(1, color=BLACK, linestyle="--", linewidth=1.4)
+        axes.set_xscale("log", base=2)
+        sizes = sorted({row["batch"] for row in rows})
+        axes.set_xticks(sizes, [str(size) for size in sizes])
+        axes.minorticks_off()
+        axes.set_xlabel("sequences in a batch")
+        axes.set_ylabel("speedup at the best length (dashed: break even)")
+        axes.set_ylim(0, top_of(row["speedup"] for row in rows))
         axes.legend()
 
     return draw

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,13 +14,14 @@ from draftproof.core.params import SamplingParams
 from draftproof.errors import UsageError
 from draftproof.models.protocol import LanguageModel
 from draftproof.plan.answers import write_answers
-from draftproof.plan.candidate import Candidate, Readings, tried_costs
+from draftproof.plan.candidate import Candidate, Readings, tried_outside
 from draftproof.plan.costs import REPEATS, VISITS, Costs, PassTimer
 from draftproof.plan.forcing import Text
 from draftproof.plan.predict import Choice, predict
 from draftproof.plan.rounds import Trace, autocorrelation
 
 LENGTHS = (1, 2, 3, 4, 5, 6, 8, 12)
+MOST_TOGETHER = 256
 LONGEST_CONTEXT = 1024
 """Passes are timed at the median length of prompt and half the answer, at most this many tokens."""
 ANSWERS = 2
@@ -47,13 +48,14 @@ class Foretold:
 @dataclass(frozen=True)
 class Plan:
     """Everything foretold, and what it was foretold from. prompts: one entry a text, so a prompt with two answers is there
-    twice."""
+    twice. larger: the same at each further batch size."""
 
     prompts: tuple[Encoded, ...]
     texts: tuple[Text, ...]
     params: SamplingParams
     drafters: tuple[Foretold, ...]
     batch: int = 1
+    larger: tuple[Plan, ...] = ()
 
     @property
     def choices(self) -> list[Choice]:
@@ -79,25 +81,29 @@ def make_plan(
     lengths: Sequence[int] = LENGTHS,
     *,
     progress: Progress = lambda what, done, total: None,
-    batch: int = 1,
+    batch: int | Sequence[int] = 1,
     answers: int | None = None,
 ) -> Plan:
     """Write or take the answers, read them with every drafter, time the machine in between, foretell.
 
-    lengths: of chains; a candidate with a tree has the tree's depth. batch: sequences decoded together. answers: of each
-    prompt, by default 1 when greedy and ANSWERS when sampled. UsageError: no candidate, no prompt, a length below 1, a drafter
-    or rule that cannot be foretold, or prompts that leave nothing to predict."""
-    _check(candidates, prompts, lengths, batch)
+    lengths: of chains; a candidate with a tree has the tree's depth. batch: sequences decoded together; of several, ascending,
+    the first is the plan's own and the others are in `larger`. answers: of each prompt, by default 1 when greedy and ANSWERS
+    when sampled. UsageError: no candidate, no prompt, a length below 1, a drafter or rule that cannot be foretold, or prompts
+    that leave nothing to predict."""
+    sizes = (batch,) if isinstance(batch, int) else tuple(batch)
+    _check(candidates, prompts, lengths, sizes)
     for candidate in candidates:
         candidate.check(target, params)
     each = answers or (1 if params.temperature == 0 else ANSWERS)
     lengths, longest = sorted(set(lengths)), max(lengths)
-    timers = _timers(target, candidates, prompts, params, longest, batch)
+    timed = [(size, candidate) for size in sizes for candidate in candidates]
+    timers = _timers(target, timed, prompts, params, longest)
     total = VISITS * len(timers)
 
     def visit(number: int) -> None:
-        for place, (timer, candidate) in enumerate(zip(timers, candidates, strict=True)):
-            progress(f"timing passes, {candidate.name}", number * len(timers) + place, total)
+        for place, (timer, (size, candidate)) in enumerate(zip(timers, timed, strict=True)):
+            together = f", batch {size}" if len(sizes) > 1 else ""
+            progress(f"timing passes, {candidate.name}{together}", number * len(timers) + place, total)
             found[place].append(timer.visit(REPEATS))
 
     found: list[list[Any]] = [[] for _ in timers]
@@ -110,30 +116,35 @@ def make_plan(
     finally:
         for timer in timers:
             timer.close()
-    drafters = []
-    for candidate, mine, visits in zip(candidates, readings, found, strict=True):
+    drafters: dict[int, list[Foretold]] = {size: [] for size in sizes}
+    for place, (candidate, mine) in enumerate(zip(candidates, readings, strict=True)):
         progress(f"timing rounds, {candidate.name}", total, total)
-        costs = tried_costs(candidate, target, tuple(visits), _nearest(texts, visits[0].context), params, longest)
-        drafters.append(_foretell(candidate, mine, costs, repeated, lengths))
-    return Plan(tuple(repeated), tuple(texts), params, tuple(drafters), batch)
+        first = found[place]
+        outside = tried_outside(candidate, target, _nearest(texts, first[0].context), params, longest)
+        for size, visits in zip(sizes, found[place :: len(candidates)], strict=True):
+            drafters[size].append(_foretell(candidate, mine, Costs(tuple(visits), outside), repeated, lengths))
+    plans = [Plan(tuple(repeated), tuple(texts), params, tuple(drafters[size]), size) for size in sizes]
+    return replace(plans[0], larger=tuple(plans[1:]))
 
 
-def _check(candidates: Sequence[Candidate], prompts: Sequence[Encoded], lengths: Sequence[int], batch: int) -> None:
+def _check(candidates: Sequence[Candidate], prompts: Sequence[Encoded], lengths: Sequence[int], sizes: Sequence[int]) -> None:
     if not candidates or not prompts:
         raise UsageError("a plan needs at least one drafter and one prompt")
     if not lengths or min(lengths) < 1 or max(lengths) > 32:
         raise UsageError(f"draft lengths go from 1 to 32, got {list(lengths)}")
-    if not 1 <= batch <= 256:
-        raise UsageError(f"batch is {batch}; allowed: 1 to 256 sequences")
+    if not sizes or list(sizes) != sorted(set(sizes)) or not 1 <= sizes[0] <= sizes[-1] <= MOST_TOGETHER:
+        said = ", ".join(map(str, sizes))
+        raise UsageError(f"batch is {said}; allowed: 1 to {MOST_TOGETHER} sequences, or several such numbers that ascend")
+    if len(sizes) > 1 and all(candidate.config.shape is not None for candidate in candidates):
+        raise UsageError("several batch sizes make a schedule of draft lengths, and these drafters have trees: give one size")
 
 
 def _timers(
     target: LanguageModel,
-    candidates: Sequence[Candidate],
+    timed: Sequence[tuple[int, Candidate]],
     prompts: Sequence[Encoded],
     params: SamplingParams,
     longest: int,
-    batch: int,
 ) -> list[PassTimer]:
     """Passes are timed at the median context: a prompt and half its answer, which need not be known for that."""
     half = [(len(p.answer_ids) or params.max_tokens or 2) // 2 for p in prompts]
@@ -141,7 +152,7 @@ def _timers(
     ids = [token for p in prompts for token in p.ids]
     context = [ids[i % len(ids)] for i in range(length)]
     timers = []
-    for candidate in candidates:
+    for batch, candidate in timed:
         most = max(longest, candidate.most_nodes) + 1
         most = most if target.max_length is None else min(most, target.max_length - length)
         timers.append(PassTimer(target, context, most, candidate.draft, batch=batch))

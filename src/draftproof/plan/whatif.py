@@ -7,7 +7,9 @@ from typing import Any
 
 from draftproof.core.formulas import checked_length, expected_speedup, expected_tokens
 from draftproof.core.verify_curve import VerifyCurve
+from draftproof.plan.advice import scheduled_headline
 from draftproof.plan.plan import LENGTHS
+from draftproof.plan.schedule import by_batch
 from draftproof.simulate.batch import BatchModel
 from draftproof.simulate.presets import card, model
 
@@ -19,7 +21,7 @@ def what_if(
     cost_ratio: float | None = None,
     lengths: Sequence[int] = LENGTHS,
     *,
-    batch: int = 1,
+    batch: int | Sequence[int] = 1,
     context: int = CONTEXT,
     card_name: str | None = None,
     target_shape: str = "Llama-3.1-8B",
@@ -29,7 +31,31 @@ def what_if(
     """A plan document from numbers; intervals are points, because nothing was measured.
 
     cost_ratio: draft step over target step; with a card the roofline model gives one if None. curve: T(n)/T(1); without a
-    card and a curve verification is taken as free, and a note says so."""
+    card and a curve verification is taken as free, and a note says so. batch: sequences decoded together; several, ascending,
+    give the length at each of them under `by_batch`."""
+    sizes = (batch,) if isinstance(batch, int) else tuple(batch)
+    found = [
+        _at_one_size(alpha, cost_ratio, lengths, size, context, card_name, target_shape, draft_shape, curve) for size in sizes
+    ]
+    if len(found) == 1:
+        return found[0]
+    schedule = by_batch({size: one["choices"] for size, one in zip(sizes, found, strict=True)})
+    ratios = {str(size): one["verify_ratio"] for size, one in zip(sizes, found, strict=True)}
+    said = {"headline": scheduled_headline(schedule, "such a draft"), "by_batch": schedule | {"verify_ratio": ratios}}
+    return found[0] | said
+
+
+def _at_one_size(
+    alpha: float,
+    cost_ratio: float | None,
+    lengths: Sequence[int],
+    batch: int,
+    context: int,
+    card_name: str | None,
+    target_shape: str,
+    draft_shape: str,
+    curve: VerifyCurve | None,
+) -> dict[str, Any]:
     checked_length("batch", batch, least=1)
     setting = BatchModel(card(card_name), model(target_shape), model(draft_shape)) if card_name else None
     cost = cost_ratio
@@ -46,6 +72,8 @@ def what_if(
         "version": 1,
         "headline": said,
         "notes": _notes(setting, curve, cost_ratio, cost, batch, context),
+        "batch": batch,
+        "by_batch": None,
         "alpha": {"mean": alpha, "low": alpha, "high": alpha},
         "cost_ratio": cost,
         "verify_ratio": {str(n): ratio for n, ratio in ratios.items()},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,6 +59,13 @@ def check_plotting() -> None:
     """Refuse with the install line when matplotlib is absent."""
     if find_spec("matplotlib") is None:
         raise MissingExtraError("matplotlib", "plot")
+
+
+def top_of(speeds: Iterable[Mapping[str, float]]) -> float:
+    """Where an axis of speedups ends: above every point and 1, and above intervals up to twice the highest of these."""
+    known = list(speeds)
+    highest = max([1.0, *(speed["point"] for speed in known)])
+    return 1.08 * max([highest, *(min(speed["high"], 2 * highest) for speed in known)])
 
 
 def panels(figure: Figure, columns: int) -> list[Axes]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from draftproof import __version__
 from draftproof.errors import UsageError
+from draftproof.report.comparison import comparisons
 from draftproof.report.figures import HEIGHT, STYLE, WIDTH
 from draftproof.report.result import Result
 from draftproof.report.tables import json_line
@@ -19,11 +20,14 @@ from draftproof.report.tables import json_line
 CSS = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.2rem; margin-top: 2.5rem; }
-table { border-collapse: collapse; margin: 1rem 0; } th, td { padding: .25rem .8rem .25rem 0; text-align: right; }
-th { border-bottom: 2px solid #222; vertical-align: bottom; white-space: pre-line; }
+table { border-collapse: collapse; margin: 1rem 0; }
+th, td { padding: .25rem .8rem .25rem 0; text-align: right; white-space: pre; }
+th { border-bottom: 2px solid #222; vertical-align: bottom; } .wide { overflow-x: auto; }
 td { border-bottom: 1px solid #ddd; } th.words, td.words { text-align: left; }
-svg { max-width: 100%; height: auto; } pre { background: #f4f4f4; padding: .8rem; overflow-x: auto; }
-footer, .where { color: #666; font-size: .85rem; } .headline { font-size: 1.15rem; font-weight: 600; }
+svg { width: 54rem; max-width: 100%; min-width: 34rem; height: auto; }
+pre { background: #f4f4f4; padding: .8rem; overflow-x: auto; }
+h2 { overflow-wrap: anywhere; } footer, .where { color: #666; font-size: .85rem; overflow-wrap: anywhere; }
+.headline { font-size: 1.15rem; font-weight: 600; }
 """
 
 
@@ -79,7 +83,7 @@ def table(result: Result) -> str:
         "<tr>" + "".join(f"<td{kinds[c.key]}>{html.escape(c.text(row.get(c.key)))}</td>" for c in result.columns) + "</tr>"
         for row in result.rows
     ]
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
 
 
 def figure(draw: Callable[[Any], None], width: float = WIDTH, height: float = HEIGHT) -> str:
@@ -97,7 +101,7 @@ def figure(draw: Callable[[Any], None], width: float = WIDTH, height: float = HE
         out = io.StringIO()
         drawn.savefig(out, format="svg", metadata={"Date": None})
     text = out.getvalue()
-    return text[text.index("<svg") :]
+    return f'<div class="wide">{text[text.index("<svg") :]}</div>'
 
 
 def preformatted(value: object) -> str:
@@ -114,8 +118,9 @@ def surroundings(provenance: Mapping[str, Any]) -> str:
 def comparison_page(
     documents: Sequence[tuple[str, Mapping[str, Any]]], results: Callable[[Mapping[str, Any]], Sequence[Result]]
 ) -> str:
-    """One page for several result documents, each named; `results` turns one into what is shown of it."""
-    sections = []
+    """One page for several result documents, each named: first what they say of each other, then each by itself. `results`
+    turns one into what is shown of it."""
+    sections = [section(result) for result in comparisons(documents)] if len(documents) > 1 else []
     for name, document in documents:
         first, *others = results(document)
         sections.append(section(first, f"{name}: {first.title}"))

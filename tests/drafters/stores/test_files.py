@@ -127,9 +127,9 @@ def test_a_corpus_is_files_folders_and_lines(tmp_path):
     (tmp_path / "in" / "b.txt").write_text("two")
     (tmp_path / "in" / "a.py").write_text("one")
     (tmp_path / "in" / ".git" / "x").write_text("hidden")
-    (tmp_path / "lines.jsonl").write_text('{"text": "three"}\n\n{"answer": "four"}\n')
+    (tmp_path / "lines.jsonl").write_text('{"text": "three\u2028lines"}\n\n{"answer": "four"}\n', encoding="utf-8")
     files = corpus_files([tmp_path / "in", tmp_path / "lines.jsonl"])
-    assert [text for file in files for text in read_documents(file)] == ["one", "two", "three", "four"]
+    assert [text for file in files for text in read_documents(file)] == ["one", "two", "three\u2028lines", "four"]
 
 
 def test_a_corpus_that_cannot_be_read_is_refused(tmp_path):
