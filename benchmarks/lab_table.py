@@ -71,7 +71,7 @@ def group_rows(
     alpha, rows = mean_overlap(traces), []
     plain = seconds_a_token([line for line in runs if line["arm"] == "plain"])
     for k in sorted(options.lengths):
-        arms = [[line for line in runs if (line["arm"], line["k"]) == (arm, k)] for arm in ("ours", "assisted")]
+        arms = [[line for line in runs if (line["arm"], line["k"]) == (arm, k)] for arm in ("ours", "transformers")]
         tokens = [f"{sum(n for line in arm for _, n in line['chunks']) / rounds_of(arm):.2f}" if arm else "" for arm in arms]
         speeds = [f"{plain / seconds_a_token(arm):.2f}" if arm else "" for arm in arms]
         verify = float(costs.curve()(k + 1))

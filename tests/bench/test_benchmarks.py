@@ -53,6 +53,7 @@ def test_the_labs_scale_up_reads_answers_and_runs_transformers(tmp_path: Path, m
     """The way of real models, on tiny ones: answers of both workloads with overlaps, and assisted generation as an arm."""
     module, out = script("lab_scale_up"), tmp_path / "lab.jsonl"
     tokenizer = word_tokenizer()
+    tokenizer.chat_template = "{% for m in messages %}w1 w2 w3 {% endfor %}"
     pair = [HFModel(llama(), tokenizer), HFModel(llama(num_hidden_layers=1), tokenizer)]
     monkeypatch.setattr(module, "models", lambda options: pair)
     few = ["--prompts", "2", "--measured", "1", "--tokens", "8", "--lengths", "2", "--temperature", "0", "--out", str(out)]
@@ -60,7 +61,7 @@ def test_the_labs_scale_up_reads_answers_and_runs_transformers(tmp_path: Path, m
     lines = module.read(out)
     texts = [line for line in lines if line["kind"] == "text"]
     assert [line["prompt"] for line in texts] == [0, 1, 2, 3] and all(len(line["coins"]) == 8 for line in texts)
-    assert {line["arm"] for line in lines if line["kind"] == "run"} == {"plain", "ours", "assisted"}
+    assert {line["arm"] for line in lines if line["kind"] == "run"} == {"plain", "ours", "transformers"}
     table = module.markdown(module.arguments(few), lines)
     assert table.count("| 0 | code |") == table.count("| 0 | chat |") == 1
 
