@@ -10,6 +10,8 @@ not have go in through its `custom_class`, for which PYTHON needs this package t
 Both write `--tokens` tokens for every prompt, ends ignored, greedily and at T = 0.7 (there with the seeds 0 to `--repeat` - 1).
 The two count alike: rounds that had a draft and began before the last token; ours goes on a little longer. vLLM drafts
 first when a token is there, so for drafters from tokens ours begins with vLLM's first token. A run goes on with what RAW lacks.
+With `--replay` ours makes no pass of the target for these: it follows vLLM's text, with a target that is certain of each of its
+tokens. A one-hot draft is accepted exactly where it is the text, so nothing but the last round, which is cut there, may differ.
 """
 
 from __future__ import annotations
@@ -61,11 +63,33 @@ def in_vllm(args: argparse.Namespace) -> None:
         speculative_config=speculative,
         additional_config=additional,
     )
+    job["repaired"] = _repair_temperatures()
     for number, arm in enumerate(job["arms"]):
         if number > 0:
             _propose_by(llm, arm["config"])
         for setting in arm["settings"]:
             _append(args.raw, job | arm, setting, f"vLLM {vllm.__version__}", _texts(llm, job | arm, setting))
+
+
+def _repair_temperatures() -> bool:
+    """Whether vLLM's temperatures of drafted rows had to be repaired. On CPUs, version 0.32 makes whole numbers of them, in a
+    copy, and divides the logits of drafted rows by whatever lay in memory: sampled text is then not the model's."""
+    import torch
+    from vllm.platforms import current_platform
+    from vllm.v1.sample import rejection_sampler
+
+    if not current_platform.is_cpu():
+        return False
+    temperatures, ends = torch.tensor([0.5, 0.25]), torch.tensor([2, 3], dtype=torch.int32)
+    if rejection_sampler.expand_batch_to_tokens(temperatures, ends, 3, 0, 1).tolist() == [0.5, 0.5, 0.25]:
+        return False
+
+    def expand(x: Any, cu_num_tokens: Any, num_tokens: int, replace_from: int = 0, replace_to: int = 0) -> Any:
+        lengths = torch.diff(cu_num_tokens, prepend=cu_num_tokens.new_zeros(1))
+        return torch.where(x == replace_from, replace_to, x).repeat_interleave(lengths)
+
+    rejection_sampler.expand_batch_to_tokens = expand
+    return True
 
 
 def _propose_by(llm: Any, config: dict[str, Any]) -> None:
@@ -121,17 +145,20 @@ def in_ours(raw: Path, job: dict[str, Any], first: dict[str, list[list[int]]]) -
     from draftproof.decode.methods import METHODS
 
     method, length = job["config"]["method"], job["config"]["num_speculative_tokens"]
-    decoder = SpeculativeDecoder.from_pretrained(job["target"], speculative_config=job["config"], dtype=job["dtype"])
     tokens_alone = METHODS[method].replayable or METHODS[method].adapts
+    follows = tokens_alone and job.get("replay", False)
+    if not follows:
+        decoder = SpeculativeDecoder.from_pretrained(job["target"], speculative_config=job["config"], dtype=job["dtype"])
     for setting in job["settings"]:
         per_text, texts = [], []
         for index, text in enumerate(first[setting]):
             prompt = [*job["prompts"][index % len(job["prompts"])], *(text[:1] if tokens_alone else ())]
             wanted = job["tokens"] - tokens_alone
+            if follows:
+                decoder = _following([*prompt[:-1], *text], job["config"])
             seed = index // len(job["prompts"])
-            params = SamplingParams(
-                max_tokens=wanted + length, temperature=SETTINGS[setting], top_k=0, top_p=1.0, seed=seed, ignore_eos=True
-            )
+            drawn = {"temperature": 0.0 if follows else SETTINGS[setting], "top_k": 0, "top_p": 1.0, "seed": seed}
+            params = SamplingParams(max_tokens=wanted + length, ignore_eos=True, **drawn)
             result = decoder.generate(prompt, params)
             rounds = [one for one in result.rounds if one.draft_tokens and one.start < len(prompt) + wanted]
             accepted = [sum(one.num_accepted_tokens > place for one in rounds) for place in range(length)]
@@ -143,8 +170,23 @@ def in_ours(raw: Path, job: dict[str, Any], first: dict[str, list[list[int]]]) -
         _append(raw, job, setting, f"draftproof {draftproof.__version__}", totals | {"per_text": per_text, "texts": texts})
 
 
+def _following(text: list[int], config: dict[str, Any]) -> Any:
+    """A decoder whose target writes `text`, whatever the draft; after its end, its last token for ever."""
+    import numpy as np
+
+    from draftproof import SpeculativeDecoder, TableModel
+
+    def law(context: Any) -> Any:
+        certain = np.zeros(max(text) + 1)
+        certain[text[min(len(context), len(text) - 1)]] = 1.0
+        return certain
+
+    return SpeculativeDecoder(None, TableModel(law, vocab_size=max(text) + 1), speculative_config=config)
+
+
 def _append(raw: Path, job: dict[str, Any], setting: str, engine: str, found: dict[str, Any]) -> None:
     entry = {name: job[name] for name in ("arm", "config", "dtype", "tokens", "repeat")}
+    entry |= {name: True for name in ("repaired", "replay") if job.get(name)}
     with raw.open("a", encoding="utf-8") as file:
         file.write(json.dumps({"engine": engine, "setting": setting, **entry, **found}) + "\n")
 
@@ -157,7 +199,7 @@ def run(args: argparse.Namespace) -> None:
     tokenizer, config = load_tokenizer(args.target), load_config(args.target)
     prompts = [list(item.ids) for item in encode(read_items(args.prompts), tokenizer, config.vocab_size, 1024, args.tokens)]
     shared = {"target": locate(args.target)[0], "prompts": prompts, "dtype": args.dtype, "tokens": args.tokens}
-    shared |= {"repeat": args.repeat, "batch": args.batch}
+    shared |= {"repeat": args.repeat, "batch": args.batch, "replay": args.replay}
     settings = args.setting or list(SETTINGS)
     arms = [{"arm": name, "config": json.loads(text)} for name, _, text in (given.partition("=") for given in args.arm)]
     for group in _groups(arms):
@@ -243,6 +285,7 @@ def main() -> None:
     runs.add_argument("--tokens", type=int, default=64)
     runs.add_argument("--repeat", type=int, default=2)
     runs.add_argument("--batch", type=int, default=4)
+    runs.add_argument("--replay", action="store_true")
     runs.set_defaults(do=run)
     inside = commands.add_parser("vllm")
     inside.add_argument("raw", type=Path)
