@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import copy
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,8 +30,9 @@ from draftproof.core.rules.protocol import Rule
 from draftproof.decode.drive import drive
 from draftproof.decode.generation import Generation
 from draftproof.decode.stopping import Stopper
+from draftproof.drafters.builder import DraftBuilder
 from draftproof.drafters.protocol import Request
-from draftproof.models.protocol import LanguageModel
+from draftproof.models.protocol import LanguageModel, Output, Step
 from draftproof.models.table import TableModel
 
 PROMPT = (0, 1, 0)
@@ -186,26 +188,40 @@ class Walk:
         return dict(law)
 
     def _rounds(self, generation: Generation, known: Known) -> Iterator[tuple[float, Generation, Known]]:
-        """Every outcome of one round, run on a copy: (probability, the generation after it, keys that could come again)."""
-        made = self.made
+        """Every outcome of one round, run on copies: (probability, the generation after it, keys that could come again). The
+        drafting is run once for each draft that can come, and what follows it once for each outcome given that draft."""
+        made, start = self.made, len(generation.context)
 
-        def run(chance: EnumeratingChance) -> Generation:
+        def propose(chance: EnumeratingChance) -> tuple[Generation, DraftBuilder]:
             after = clone(generation)
-            after.chance_at = lambda start: chance
-            drive(after.round())
-            after.chance_at = no_chance
-            return after
+            return after, drive(after.propose(chance))[0]
 
-        start = len(generation.context)
-        for outcome, after in outcomes(run, start, known, share=made.share, key=made.key):
-            open_keys = {k: v for k, v in outcome.known.items() if _may_repeat(k, len(after.context), made.key)}
-            yield outcome.probability, after, open_keys
+        for drawn, (drafted, builder) in outcomes(propose, start, known, share=made.share, key=made.key):
+            settle = partial(_settle, drafted, builder)
+            for outcome, after in outcomes(settle, start, drawn.known, share=made.share, key=made.key):
+                open_keys = {k: v for k, v in outcome.known.items() if _may_repeat(k, len(after.context), made.key)}
+                yield drawn.probability * outcome.probability, after, open_keys
 
     def _check_length(self, generation: Generation, length: float, total: float) -> None:
         made = self.made
         depth = min(generation.num_speculative_tokens, generation.stopper.remaining - 1)
         expected = made.expected_tokens(generation, depth)
         self.length_error = max(self.length_error, abs(length - expected), abs(total - 1.0))
+
+
+def _settle(drafted: Generation, builder: DraftBuilder, chance: EnumeratingChance) -> Generation:
+    """The whole round on a copy, its drafting done already."""
+    after = clone(drafted)
+
+    def propose(chance: Any) -> Generator[Step, Output, tuple[DraftBuilder, float]]:
+        yield from ()
+        return builder, 0.0
+
+    after.chance_at, after.propose = lambda start: chance, propose  # type: ignore[method-assign]
+    drive(after.round())
+    after.chance_at = no_chance
+    del after.propose
+    return after
 
 
 def clone(generation: Generation) -> Generation:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import accumulate
 from typing import TypeVar
 
 from draftproof.core.chance import Purpose, Scalar
@@ -55,16 +57,10 @@ class EnumeratingChance:
     siblings: list[tuple[int, ...]] = field(default_factory=list)
 
     def bernoulli(self, probability: float, purpose: Purpose, node: int) -> bool:
-        return self._choose((float(probability),), purpose, node) == 0
+        return self._choose((float(probability),), None, purpose, node) == 0
 
     def draw(self, law: Array, purpose: Purpose, node: int) -> Scalar:
-        weights = [float(mass) for mass in law.tolist()]
-        total = sum(weights)
-        bounds, running = [], 0.0
-        for weight in weights:
-            running += weight / total
-            bounds.append(running)
-        return self._choose(tuple(bounds), purpose, node, last=max(i for i, w in enumerate(weights) if w > 0))
+        return self._choose(*_running_sums(tuple(law.tolist())), purpose, node)
 
     def draw_draft(self, law: Array, node: int, depth: int) -> Scalar:
         return self.draw(law, Purpose.DRAFT, node)
@@ -80,7 +76,7 @@ class EnumeratingChance:
         values = probabilities.tolist()
         return max((i + 1 for i, p in enumerate(values) if self.bernoulli(p, purpose, i)), default=0)
 
-    def _choose(self, bounds: tuple[float, ...], purpose: Purpose, node: int, last: int | None = None) -> int:
+    def _choose(self, bounds: tuple[float, ...], last: int | None, purpose: Purpose, node: int) -> int:
         """Which of the intervals cut by `bounds` the keyed uniform falls into; the rest of [0, 1) is one more outcome."""
         key = self.key(self.start, purpose, node)
         if key in self.known and not self.share:
@@ -88,27 +84,35 @@ class EnumeratingChance:
         low, high = self.known.get(key, (0.0, 1.0))
         pieces = _pieces(bounds, low, high, last)
         turn = len(self.taken)
-        choice = self.script[turn] if turn < len(self.script) else pieces[0][0]
-        self.siblings.append(tuple(index for index, _, _ in pieces if index > choice))
-        index, left, right = next(piece for piece in pieces if piece[0] == choice)
+        choice = self.script[turn] if turn < len(self.script) else next(iter(pieces))
+        self.siblings.append(tuple(index for index in pieces if index > choice))
+        left, right = pieces[choice]
         self.probability *= (right - left) / (high - low)
         self.known[key] = (left, right)
-        self.taken.append(index)
-        return index
+        self.taken.append(choice)
+        return choice
 
 
-def _pieces(bounds: tuple[float, ...], low: float, high: float, last: int | None) -> list[tuple[int, float, float]]:
-    """(index, left, right) of the non-empty parts of [low, high) between 0, the bounds, and 1; draws end at index `last`."""
+@lru_cache(maxsize=1 << 16)
+def _running_sums(weights: tuple[float, ...]) -> tuple[tuple[float, ...], int]:
+    """Sums of the weights up to each, as shares of the whole, and the last index with any."""
+    total = sum(weights)
+    return tuple(accumulate(weight / total for weight in weights)), max(i for i, w in enumerate(weights) if w > 0)
+
+
+@lru_cache(maxsize=1 << 16)
+def _pieces(bounds: tuple[float, ...], low: float, high: float, last: int | None) -> dict[int, Interval]:
+    """index -> the non-empty part of [low, high) between 0, the bounds, and 1; draws end at index `last`."""
     edges = [0.0, *bounds]
     if last is None:
         edges.append(1.0)
     else:
         edges = edges[: last + 1] + [1.0]
-    pieces = []
+    pieces = {}
     for index, (left, right) in enumerate(zip(edges, edges[1:], strict=False)):
         left, right = max(left, low), min(right, high)
         if right > left:
-            pieces.append((index, left, right))
+            pieces[index] = (left, right)
     return pieces
 
 

@@ -64,7 +64,7 @@ class Generation:
         begin = perf_counter()
         start, chance = len(self.context), self.chance_at(len(self.context))
         before_draft = perf_counter()
-        builder, draft_forward = yield from self._propose(chance)
+        builder, draft_forward = yield from self.propose(chance)
         draft = builder.build()
         self._check(draft)
         before_verify = perf_counter()
@@ -97,7 +97,7 @@ class Generation:
         if self.drafting is not None:
             self.drafting.close()
 
-    def _propose(self, chance: Chance) -> Generator[Step, Output, tuple[DraftBuilder, float]]:
+    def propose(self, chance: Chance) -> Generator[Step, Output, tuple[DraftBuilder, float]]:
         """Let the drafter fill a builder; the seconds its forward passes took."""
         length = self.length if self.drafting is not None else None
         builder = DraftBuilder(

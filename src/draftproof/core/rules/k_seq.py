@@ -71,8 +71,10 @@ def division_factor(target: Array, drafted: Array, k: int) -> float:
 
 
 def _fits(target: Array, drafted: Array, rho: float, k: int, settled: float = 0.0) -> bool:
-    xp = array_namespace(target)
-    beta = settled + (float(xp.sum(xp.minimum(drafted, target / rho))) if target.shape[0] > 0 else 0.0)
+    beta = settled
+    if target.shape[0] > 0:
+        xp = array_namespace(target)
+        beta += float(xp.sum(xp.minimum(drafted, target / rho)))
     return 1.0 - (1.0 - beta) ** k <= rho * beta
 
 
