@@ -3,6 +3,7 @@
     .venv/bin/python benchmarks/rules_on_real_pair.py record --target TARGET --draft DRAFT --rows FOLDER
     .venv/bin/python benchmarks/rules_on_real_pair.py score --rows FOLDER --out benchmarks/results/rules_qwen.jsonl
     .venv/bin/python benchmarks/rules_on_real_pair.py report benchmarks/results/rules_qwen.jsonl
+    .venv/bin/python benchmarks/rules_on_real_pair.py confirm --rows FOLDER
 
 `record` drafts chains and trees at the places where rounds begin and keeps every row of logits of draft and target, about 20 MB
 a round: FOLDER is best outside the repository; a round that is there already is not repeated. All drafts of a round share what
@@ -12,7 +13,7 @@ text goes on with what the rule `token` makes of the sampled chain: rounds begin
 `score` hands every rule the recorded drafts and rows, walks every outcome of its coins, and writes the expected number of
 emitted tokens: no coin of a rule is ever tossed. Rules are therefore compared on equal terms, round by round. `gumbel` draws
 drafts by noise that the target shares: given the drafts, the chance that the target picks a drafted token is a closed form for
-a chain and a mean over NOISE_DRAWS arrival times for siblings.
+a chain and a mean over NOISE_DRAWS arrival times for siblings. `confirm` tosses the coins of one cell after all.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from typing import Any
 import numpy as np
 import torch
 from real_models import chat_ids, prompts
-from rules_scoring import ARMS, CHAIN, TREES, score_round
+from rules_scoring import ARMS, CHAIN, TREES, Held, expected_tokens, held_draft, row_laws, score_round
 
 from draftproof import SamplingParams
 from draftproof.bench.bootstrap import resampled
@@ -42,6 +43,7 @@ from draftproof.models.protocol import Step, extend
 from draftproof.models.vocabulary import align_logits
 
 TEMPERATURES = (0.7, 1.0)
+SAMPLES = 200
 Path_ = tuple[int, ...]
 
 
@@ -246,6 +248,28 @@ def score(args: argparse.Namespace) -> None:
             print(*where, flush=True)
 
 
+def confirm(args: argparse.Namespace) -> None:
+    """`block` on chains of four at T = 1, SAMPLES tosses a round, beside its exact expectation on the same drafts."""
+    exact, sampled, variance = [], [], 0.0
+    laws = pipeline(1.0, args.vocab_size, tuple(args.ends))
+    files = sorted((args.rows / "T1.0").rglob("*.npz"))
+    for file in files:
+        with np.load(file) as held:
+            context = held["context"].tolist()
+            target, drafted = (row_laws(held, side, laws, context) for side in ("target", "draft"))
+            chain = held_draft(json.loads(str(held["drafts"]))["sampled chain"], drafted, 4)
+        rows = Held(chain, target)
+        exact.append(expected_tokens("block", chain, rows))
+        chances = [KeyedChance(stream_key(seed, 0), len(context)) for seed in range(SAMPLES)]
+        lengths = [len(RULES["block"].verify(chain, rows, chance).path) + 1 for chance in chances]
+        sampled.append(np.mean(lengths))
+        variance += float(np.var(lengths)) / SAMPLES / len(files) ** 2
+    z = (np.mean(sampled) - np.mean(exact)) / variance**0.5
+    print(
+        f"{len(files)} rounds x {SAMPLES}: exact {np.mean(exact):.4f}, sampled {np.mean(sampled):.4f}, {z:+.2f} standard errors"
+    )
+
+
 def read(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
@@ -290,7 +314,7 @@ def _shown(value: float, resamples: Any, digits: int = 2) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["record", "score", "report"])
+    parser.add_argument("what", choices=["record", "score", "report", "confirm"])
     parser.add_argument("files", nargs="*", type=Path)
     parser.add_argument("--target", default="qwen2.5-coder-1.5b-instruct.gguf")
     parser.add_argument("--draft", default="qwen2.5-coder-0.5b-instruct.gguf")
@@ -302,7 +326,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/rules_qwen.jsonl"))
     args = parser.parse_args()
     torch.set_num_threads(1)
-    {"record": record, "score": score, "report": report}[args.what](args)
+    {"record": record, "score": score, "report": report, "confirm": confirm}[args.what](args)
     return 0
 
 

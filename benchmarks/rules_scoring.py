@@ -170,22 +170,22 @@ def score_round(file: Path, pipeline: LawPipeline) -> dict[str, Any]:
     with np.load(file) as held:
         context = held["context"].tolist()
         drafts = json.loads(str(held["drafts"]))
-        target, draft = (_laws(held, side, pipeline, context) for side in ("target", "draft"))
+        target, draft = (row_laws(held, side, pipeline, context) for side in ("target", "draft"))
     tokens: dict[str, float] = {}
     errors: dict[str, float] = {}
     for length in LENGTHS:
         for rule, kind in CHAIN_RULES:
-            chain = _draft(drafts[f"{kind} chain"], draft, length)
+            chain = held_draft(drafts[f"{kind} chain"], draft, length)
             tokens[f"chain {length}|{_name(rule, kind)}"] = _expected(rule, chain, target, draft, errors)
-        chain = _draft(drafts["sampled chain"], draft, length)
+        chain = held_draft(drafts["sampled chain"], draft, length)
         tokens[f"chain {length}|typical (lossy), greedy"] = _expected(
-            "typical", _draft(drafts["greedy chain"], draft, length), target, draft, errors
+            "typical", held_draft(drafts["greedy chain"], draft, length), target, draft, errors
         )
         tokens[f"chain {length}|ceiling"] = ceiling(chain, target, draft)
     for shape in TREES:
         for rule, selection in TREE_RULES:
             name = f"{shape}|{_name(rule, selection)}"
-            tokens[name] = _expected(rule, _draft(drafts[f"{shape} {selection}"], draft), target, draft, errors, name)
+            tokens[name] = _expected(rule, held_draft(drafts[f"{shape} {selection}"], draft), target, draft, errors, name)
     p, q = target(()).astype(np.float64), draft(()).astype(np.float64)
     return {"tokens": tokens, "gumbel_error": errors, "one_position": one_position(p / p.sum(), q / q.sum())}
 
@@ -247,7 +247,7 @@ def _name(rule: str, kind: str) -> str:
     return f"{rule}, {shown[kind]}"
 
 
-def _draft(held: dict[str, Any], laws: Any, length: int | None = None) -> Draft:
+def held_draft(held: dict[str, Any], laws: Any, length: int | None = None) -> Draft:
     """The recorded draft, or the first `length` tokens of a chain, with the laws it was drawn from."""
     tokens, parents = tuple(held["tokens"][:length]), tuple(held["parents"][:length])
     bare = Draft(tokens, parents, {}, held["selection"])
@@ -256,7 +256,7 @@ def _draft(held: dict[str, Any], laws: Any, length: int | None = None) -> Draft:
     return Draft(tokens, parents, {node: laws(bare.tokens_to(node)) for node in {ROOT, *parents}}, held["selection"])
 
 
-def _laws(held: Any, side: str, pipeline: LawPipeline, context: list[int]) -> Callable[[tuple[int, ...]], Array]:
+def row_laws(held: Any, side: str, pipeline: LawPipeline, context: list[int]) -> Callable[[tuple[int, ...]], Array]:
     """path -> law [vocab] from the recorded logits, each made once."""
     places = {tuple(path): i for i, path in enumerate(json.loads(str(held[f"{side}_paths"])))}
     rows, size = held[f"{side}_rows"], pipeline.vocab_size

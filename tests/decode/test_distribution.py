@@ -13,6 +13,7 @@ import torch
 
 from draftproof import SamplingParams, SpeculativeDecoder, TableModel
 from draftproof.core.laws import overlap
+from draftproof.core.rules import LOSSLESS
 from sampling import assert_law, assert_same_law, draw_many, exact_law
 from tiny import table_model
 
@@ -103,6 +104,22 @@ def test_sampling_is_not_replaced_by_arg_max(config):
     made = decoder(target, target if config["method"] == "draft_model" else None, num_speculative_tokens=3, **config)
     samples = draw_many(made, [0, 1, 0], 100, max_tokens=4)
     assert_law([t for s in samples for t in s], {0: 0.6, 1: 0.4}, {0: 1.0})
+
+
+LIKELIEST = [name for name, rule in LOSSLESS.items() if rule.trees and "fixed" in rule.selections]
+
+
+@pytest.mark.parametrize("rule", LIKELIEST)
+@pytest.mark.parametrize("tree, num_tokens", [("2", 1), ("3", 1), ("2,2", 2)])
+def test_a_tree_of_likeliest_tokens_leaves_the_law_alone(rule, tree, num_tokens):
+    """EAGLE#183, fms-extras#12: children that were picked, not drawn. 2 is in no tree of width 2 and must come all the same."""
+    target = table(s0={0: 0.5, 1: 0.3, 2: 0.2}, s1={0: 0.2, 1: 0.2, 2: 0.6}, s2={0: 0.1, 1: 0.9})
+    draft = table(s0={0: 0.5, 1: 0.4, 2: 0.1}, s1={0: 0.6, 1: 0.3, 2: 0.1}, s2={0: 0.5, 1: 0.3, 2: 0.2})
+    made = decoder(target, draft, real=False, tree=tree, draft_sample_method="greedy", rule=rule)
+    law = {(a,): target[0, a] for a in range(3)}
+    if num_tokens == 2:
+        law = {(a, b): target[0, a] * target[a, b] for a in range(3) for b in range(3)}
+    assert_same_law(exact_law(made, [0], num_tokens, max_tokens=num_tokens + 1), law, tolerance=1e-12)
 
 
 def test_equal_models_accept_everything_under_the_token_rule():
