@@ -2,8 +2,8 @@
 
     python benchmarks/adaptive_lengths.py --target smollm2-135m-instruct --out out/lengths.jsonl
 
-Greedy and sampled; a text to be copied with a change, a question, and random tokens, the worst prompt for a lookup. The output
-has a line a run: prompt, temperature, arm, seconds, tokens, rounds, drafted, accepted.
+Greedy and sampled; a text to be copied with a change, a question, and random tokens. The last arm drafts sixteen tokens that are
+always wrong: what it loses is what auto-off lets through. The output has a line a run: prompt, temperature, arm, seconds, tokens, rounds, drafted, accepted.
 """
 
 from __future__ import annotations
@@ -11,8 +11,13 @@ from __future__ import annotations
 import argparse
 import json
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from draftproof.core.records import Observation
+from draftproof.drafters.builder import DraftBuilder
+from draftproof.drafters.protocol import Request, Wants
 
 CODE = """Repeat this program with the variable `total` renamed to `amount`, and nothing else changed.
 
@@ -32,6 +37,29 @@ ARMS: dict[str, dict[str, Any]] = {
     "fixed 10": {"num_speculative_tokens": 10},
     "survival": {"adaptive": "survival"},
 }
+WRONG = "always wrong, survival"
+
+
+class AlwaysWrong:
+    """A drafter that guesses one and the same rare token, as long as it is let."""
+
+    name, selections, trees, wants = "always_wrong", frozenset({"fixed"}), False, Wants()
+
+    def open(self, request: Request) -> AlwaysWrong:
+        return self
+
+    def propose(self, context: Sequence[int], draft: DraftBuilder) -> None:
+        while draft.room > 0:
+            draft.guess(5)
+
+    def observe(self, seen: Observation) -> None:
+        """It never learns."""
+
+    def state_key(self) -> tuple[()]:
+        return ()
+
+    def close(self) -> None:
+        """Nothing to free."""
 
 
 def main() -> None:
@@ -57,6 +85,7 @@ def run(options: argparse.Namespace) -> None:
     decoders = {
         name: SpeculativeDecoder(draft, target, target.tokenizer, speculative_config=base | arm) for name, arm in ARMS.items()
     }
+    decoders[WRONG] = SpeculativeDecoder(AlwaysWrong(), target, target.tokenizer, speculative_config={"adaptive": "survival"})
     noise = [random.Random(0).randrange(1000, target.vocab_size - 1000) for _ in range(100)]
     prompts: dict[str, Any] = {
         "code": [{"role": "user", "content": CODE}],
