@@ -2,8 +2,9 @@
 
     python benchmarks/adaptive_lengths.py --target smollm2-135m-instruct --out out/lengths.jsonl
 
-Greedy and sampled; a text to be copied with a change, a question, and random tokens. The last arm drafts sixteen tokens that are
-always wrong: what it loses is what auto-off lets through. The output has a line a run: prompt, temperature, arm, seconds, tokens, rounds, drafted, accepted.
+Greedy and sampled; a text to be copied with a change, a question, and random tokens. The last arm drafts sixteen tokens that
+are always wrong: what it loses is what auto-off lets through. The output has a line a run: prompt, temperature, arm, seconds,
+tokens, rounds, drafted, accepted.
 """
 
 from __future__ import annotations

@@ -66,6 +66,23 @@ def test_the_labs_scale_up_reads_answers_and_runs_transformers(tmp_path: Path, m
     assert table.count("| 0 | code |") == table.count("| 0 | chat |") == 1
 
 
+def test_drafters_are_replayed_over_a_recording(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A text that goes round and round: from its second turn on every drafter has seen it."""
+    answer = [3, 4, 5, 6] * 8
+    top = [[token, 9, 8, 7, 2, 1, 0, 10] for token in answer]
+    about = {"prompt": [1, 2], "answer": answer, "top_ids": top, "target": "t", "task": "round"}
+    recording = tmp_path / "recording.jsonl"
+    recording.write_text("".join(json.dumps(about | {"setting": s, "number": 1}) + "\n" for s in ("greedy", "T=0.7")))
+    replay = script("drafters_by_replay")
+    replay.report(argparse.Namespace(recording=recording))
+    rows = {line.split(" | ")[0].strip("| "): line for line in capsys.readouterr().out.splitlines()[2:]}
+    assert set(rows) == {*replay.replayable_methods(), "recycling"}
+    for row in rows.values():
+        assert float(row.split(" | ")[1].split()[0]) > 2
+    tokens, rounds, nodes = replay.recycled(about)
+    assert tokens == 32 and rounds < 16 and nodes > rounds
+
+
 def test_the_first_layers_are_a_draft_of_the_same_weights() -> None:
     module = llama(num_hidden_layers=3)
     small = script("predicted_vs_measured").first_layers(module, 1)

@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 
 from draftproof import SamplingParams, SpeculativeDecoder, TableModel
+from draftproof.audit.others import Spelled
 from draftproof.core.pipeline import LawPipeline
 from draftproof.core.records import Draft
+from draftproof.core.round_costs import RoundCosts
 from draftproof.core.rules import RULES
 from draftproof.core.tree import TreeShape
+from draftproof.drafters.auto import Auto
 from draftproof.drafters.builder import DraftBuilder
 from draftproof.drafters.draft_model import DraftModel
 from draftproof.drafters.eagle import Eagle
@@ -17,6 +20,7 @@ from draftproof.drafters.lookahead import Lookahead
 from draftproof.drafters.medusa import Medusa
 from draftproof.drafters.ngram import NGram
 from draftproof.drafters.ngram_cache import NGramCache
+from draftproof.drafters.other_tokenizer import OtherTokenizer
 from draftproof.drafters.protocol import Request, Wants
 from draftproof.drafters.recycling import Recycling
 from draftproof.drafters.retrieval import Retrieval
@@ -24,7 +28,11 @@ from draftproof.drafters.stores.ngram_tables import StoredTable, build_tables
 from draftproof.drafters.stores.suffix_array import SuffixArray, build_suffix_array
 from draftproof.drafters.suffix import Suffix
 from draftproof.errors import UsageError
+from draftproof.models.hf import HFModel
+from draftproof.models.slices import early_exit, skipping
+from draftproof.models.transcript import Vocabularies
 from random_heads import random_head, random_state
+from tiny import llama
 
 TARGET = TableModel(
     [[1.0 if j in ((i + 1) % 8,) else 0.0 for j in range(8)] for i in range(8)], name="target", hidden=random_state
@@ -32,6 +40,12 @@ TARGET = TableModel(
 LIKELY = TableModel([[0.6 if j == (i + 1) % 8 else 0.4 / 7 for j in range(8)] for i in range(8)], name="draft")
 TREE = TreeShape.from_levels((2, 2, 1, 1))
 CORPUS = np.arange(40) % 8
+LETTERS = [bytes([97 + i]) for i in range(8)]
+OTHER = TableModel([[0.6 if j == (i - 1) % 9 else 0.05 for j in range(9)] for i in range(9)], name="other tokens")
+BETWEEN = Vocabularies(Spelled(*LETTERS), Spelled(*reversed(LETTERS), b"z"), target_size=8, draft_size=9)
+LAYERED = HFModel(llama(vocab_size=8), name="layers", check=False)
+COSTS = RoundCosts(verify=((1, 1.0), (9, 1.3)), draft=0.05).as_dict()
+"""Given, since measured ones differ from one decoder to the next."""
 DRAFTERS = {
     "draft_model": lambda: DraftModel(LIKELY),
     "draft_model, greedy": lambda: DraftModel(LIKELY, "greedy"),
@@ -54,6 +68,13 @@ DRAFTERS = {
     "recycling, own shape": lambda: Recycling(14, 4),
     "recycling, chain": lambda: Recycling(depth=4, trees=False),
     "retrieval": lambda: Retrieval(SuffixArray(build_suffix_array([CORPUS])), 14),
+    "text route": lambda: OtherTokenizer(OTHER, BETWEEN, "text"),
+    "shared route": lambda: OtherTokenizer(OTHER, BETWEEN, "shared"),
+    "either route": lambda: OtherTokenizer(OTHER, BETWEEN, "auto"),
+    "early_exit": lambda: DraftModel(early_exit(LAYERED, 1), name="early_exit"),
+    "layer_skip": lambda: DraftModel(skipping(LAYERED, attention=[1]), name="layer_skip"),
+    "auto": lambda: Auto({"suffix": Suffix(), "draft_model": DraftModel(LIKELY)}),
+    "auto, a head": lambda: Auto({"suffix": Suffix(), "eagle3": Eagle(random_head("eagle3"), name="eagle3")}),
     "retrieval, chain": lambda: Retrieval(SuffixArray(build_suffix_array([CORPUS])), 14, trees=False),
 }
 STORES = tuple(name for name in DRAFTERS if name.startswith(("suffix", "ngram_cache", "recycling", "retrieval")))
@@ -66,7 +87,7 @@ def drafter(request):
 
 
 def decoder(drafter, **config):
-    return SpeculativeDecoder(drafter, TARGET, speculative_config={"num_speculative_tokens": 4} | config)
+    return SpeculativeDecoder(drafter, TARGET, speculative_config={"num_speculative_tokens": 4, "costs": COSTS} | config)
 
 
 def depth(parents):
