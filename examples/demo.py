@@ -2,7 +2,8 @@
 
     .venv/bin/python examples/demo.py
 
-1. In bf16, greedy, by prompt lookup: an edit, where the answer repeats the prompt, and a question, where it does not.
+1. In bf16, greedy: an edit, where the answer repeats the prompt, and a question, where it does not. Drafts come from suffix matches
+   and from the head that comes with the package, or, in a package without it, from prompt lookup.
 2. In fp32: 32 tokens of plain and of speculative decoding, token by token.
 """
 
@@ -15,11 +16,13 @@ from pathlib import Path
 
 from draftproof import SamplingParams, SpeculativeDecoder
 from draftproof.bench.compare import Comparison, compare
+from draftproof.cli.options import usual_method
 from draftproof.models.pull import DEFAULT_MODEL, pull
 
 EDIT = (Path(__file__).parent / "demo_prompt.txt").read_text()
 QUESTION = "What is the capital of France and what is it known for?"
-CONFIG = {"method": "ngram", "num_speculative_tokens": 6}
+CONFIG = usual_method(None) | ({} if usual_method(None)["method"] == "auto" else {"num_speculative_tokens": 6})
+DRAFTS = " and ".join(CONFIG.get("drafters", [CONFIG["method"]]))
 RULE = "-" * 78
 
 
@@ -79,7 +82,7 @@ def identity(decoder: SpeculativeDecoder, prompt: str, count: int = 32) -> bool:
 def main() -> int:
     """Run the demonstration; 1 when a token differs in fp32."""
     decoder = load("bfloat16")
-    print(f"\n{DEFAULT_MODEL} in bf16, greedy, prompt lookup with {CONFIG['num_speculative_tokens']} drafts at most\n")
+    print(f"\n{DEFAULT_MODEL} in bf16, greedy, drafts by {DRAFTS}\n")
     speed(decoder, "An edit: most of the answer stands in the prompt", EDIT)
     speed(decoder, "A question: there is little to look up", QUESTION)
     del decoder
