@@ -125,7 +125,7 @@ def test_keys_beside_the_list_are_for_bare_names():
         ({"drafters": ["suffix", {"method": "ngram", "rule": "match"}]}, "holds for all drafters"),
         ({"drafters": ["suffix", "ngram"], "model": "d"}, "names no such"),
         ({"drafters": ["draft_model", "eagle3"], "model": "d"}, "each its own"),
-        ({"drafters": ["suffix", "eagle3"]}, 'needs "model"'),
+        ({"drafters": ["suffix", "eagle"]}, 'needs "model"'),
         ({"drafters": ["suffix", "ngram"], "draft_sample_method": "greedy"}, "none of the drafters"),
         ({"drafters": ["suffix", {"method": "ngram", "store": "x"}]}, "is read by method"),
         ({"drafters": ["suffix", "retrieval"]}, 'needs "store"'),
