@@ -174,7 +174,7 @@ class Work:
         self.candidate = Candidate(SpeculativeConfig.from_dict({"method": "draft_model", "model": "draft"}), self.draft)
         where = provenance(self.target, seed=1)
         kept = ("torch", "transformers", "processor", "gpu", "cpus", "threads", "dtype", "commit", "target")
-        self.where = {key: where[key] for key in kept}
+        self.where = {key: where[key] for key in kept} | {"target": Path(where["target"]).name}
         self.longest: dict[str, float] = {}
         self.warm = False
 

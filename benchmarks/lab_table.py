@@ -33,9 +33,9 @@ def markdown(options: argparse.Namespace, lines: Sequence[Line]) -> str:
         "formula with verification taken as free, with T(k+1) as measured, from the recorded positions (90% interval); then "
         "measured.",
         "",
-        "| T | prompts | alpha | k | tokens/pass foretold | ours | assisted | speedup, T(k+1) = T(1) | T(k+1) measured "
-        "| by position | ours | assisted |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+        "| T | prompts | answers | alpha | k | tokens/pass foretold | ours | assisted | speedup, T(k+1) = T(1) "
+        "| T(k+1) measured | by position | ours | assisted |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     rows = [
         row
@@ -47,11 +47,10 @@ def markdown(options: argparse.Namespace, lines: Sequence[Line]) -> str:
 
 
 def sizes(lines: Sequence[Line], kind: str) -> str:
-    """How many answers of how many tokens there are of this kind, a workload and temperature."""
+    """How many answers of how many tokens there are of this kind."""
     mine = [line for line in lines if line["kind"] == kind and line.get("arm", "plain") == "plain"]
-    groups = len({line["temperature"] for line in mine}) * len(WORKLOADS)
     tokens = max((len(line["answer"]) if kind == "text" else sum(n for _, n in line["chunks"]) for line in mine), default=0)
-    return f"{len(mine) // max(1, groups)} answers of {tokens} tokens a workload and temperature"
+    return f"{len(mine)} answers of {tokens} tokens"
 
 
 def group_rows(
@@ -66,7 +65,7 @@ def group_rows(
     here = [line for line in lines if line["temperature"] == temperature]
     runs = [line for line in here if line["kind"] == "run" and line["number"] in mine]
     traces = traces_of(options, [line for line in here if line["kind"] == "text" and line["prompt"] in mine])
-    if not runs or not traces:
+    if not runs:
         return []
     alpha, rows = mean_overlap(traces), []
     plain = seconds_a_token([line for line in runs if line["arm"] == "plain"])
@@ -74,11 +73,14 @@ def group_rows(
         arms = [[line for line in runs if (line["arm"], line["k"]) == (arm, k)] for arm in ("ours", "transformers")]
         tokens = [f"{sum(n for line in arm for _, n in line['chunks']) / rounds_of(arm):.2f}" if arm else "" for arm in arms]
         speeds = [f"{plain / seconds_a_token(arm):.2f}" if arm else "" for arm in arms]
+        if not traces:
+            rows.append(f"| {temperature:g} | {name} | 0 | | {k} | | {' | '.join(tokens)} | | | | {' | '.join(speeds)} |")
+            continue
         verify = float(costs.curve()(k + 1))
         speed = predict("", "", Recorded(traces, range(len(traces))), k, costs, alpha.point).speedup
         formulas = [float(expected_speedup(alpha.point, k, c, ratio)) for ratio in (1.0, verify)]
         rows.append(
-            f"| {temperature:g} | {name} | {alpha.point:.2f} ({alpha.low:.2f}-{alpha.high:.2f}) | {k} "
+            f"| {temperature:g} | {name} | {len(traces)} | {alpha.point:.2f} ({alpha.low:.2f}-{alpha.high:.2f}) | {k} "
             f"| {float(expected_tokens(alpha.point, k)):.2f} | {' | '.join(tokens)} | {formulas[0]:.2f} | {formulas[1]:.2f} "
             f"| {speed.point:.2f} ({speed.low:.2f}-{speed.high:.2f}) | {' | '.join(speeds)} |"
         )

@@ -135,7 +135,7 @@ def row(cell: Line) -> str:
     inside = cell["low"] <= cell["measured"] <= cell["high"]
     error = cell["predicted"] / cell["measured"] - 1
     return (
-        f"| {cell['pair']} | {cell['workload']} | {cell['temperature']:g} | {cell['k']} "
+        f"| {cell['pair']} | {cell['workload']} | {cell['temperature']:g} | {cell['k']} | {cell['prompts']} "
         f"| {cell['predicted']:.2f} ({cell['low']:.2f}-{cell['high']:.2f}) | {cell['iid']:.2f} | {cell['measured']:.2f} "
         f"| {cell['predicted_tokens_per_round']:.2f} / {cell['measured_tokens_per_round']:.2f} | {error:+.0%} "
         f"| {'yes' if inside else 'no'} | {'best' if cell['recommended'] else ''} |"
@@ -154,8 +154,8 @@ def markdown(cells: list[Line]) -> str:
     head = [
         "# Predicted against measured",
         "",
-        f"{len(cells)} of {CELLS} cells, 48 tokens a prompt, 3 or 6 prompts a cell. Speedup after "
-        "the first round, all prompts of a cell together, one run; the interval is the plan's, nominal 90%.",
+        f"{len(cells)} of {CELLS} cells, 48 tokens a prompt. Speedup after the first round, all prompts of a cell together, "
+        "one run; the interval is the plan's, nominal 90%.",
         "",
         f"- the interval holds the measured speedup in {inside} of {len(cells)} cells",
         f"- the point is within 10% in {near} of {len(cells)}",
@@ -164,8 +164,9 @@ def markdown(cells: list[Line]) -> str:
         "",
         f"{where['processor']}, {where['threads']} threads, {where['dtype']}, torch {where['torch']}.",
         "",
-        "| pair | workload | T | k | predicted | i.i.d. | measured | tokens/round predicted / measured | error | inside | |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
+        "| pair | workload | T | k | prompts | predicted | i.i.d. | measured "
+        "| tokens/round predicted / measured | error | inside | |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     return "\n".join([*head, *(row(cell) for cell in cells)]) + "\n"
 

@@ -45,7 +45,7 @@ def test_the_labs_scale_up_on_tiny_models(tmp_path: Path, capsys: pytest.Capture
     capsys.readouterr()
     assert module.main([*few, "--report"]) == 0
     rows = [line for line in capsys.readouterr().out.split("\n") if line.startswith("| 0")]
-    assert len(rows) == 8 and all("| 0.80 (0.80-0.80) |" in row for row in rows)
+    assert len(rows) == 8 and all("| 1 | 0.80 (0.80-0.80) |" in row for row in rows)
     assert module.main(["--tiny", "--report"]) == 0 and "No step is timed" in capsys.readouterr().out
 
 
@@ -133,7 +133,7 @@ def test_the_table_foretells_from_texts_and_costs_alone(tmp_path: Path) -> None:
 def test_an_interrupted_measurement_goes_on_after_its_finished_pieces(tmp_path: Path) -> None:
     module = script("predicted_vs_measured")
     whole = list(module.pieces("qwen 0.5B -> 1.5B"))
-    assert [piece.kind for piece in whole].count("costs") == 4 and [piece.kind for piece in whole].count("run") == 12
+    assert [piece.kind for piece in whole].count("costs") == 4 and [piece.kind for piece in whole].count("run") == 14
     run = next(piece for piece in whole if piece.kind == "run")
     log = module.Log(tmp_path / "raw.jsonl")
     for arm in ("plain", "k=1", "k=2", "k=4"):

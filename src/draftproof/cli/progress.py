@@ -8,21 +8,28 @@ from contextlib import contextmanager
 from time import monotonic
 
 LINE_SECONDS = 10.0
+WORDS = 40
 
 
 @contextmanager
 def telling() -> Iterator[Callable[[str, int, int], None]]:
     """Yields a function (what begins, pieces done, pieces in all). It draws only when called, so it costs no measured run."""
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
     if not console.is_terminal:
         yield _lines()
         return
-    with Progress(console=console, transient=True, auto_refresh=False) as bar:
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, auto_refresh=False) as bar:
         task = bar.add_task("", total=None)
-        yield lambda what, done, total: bar.update(task, completed=done, total=total, description=what, refresh=True)
+        yield lambda what, done, total: bar.update(task, completed=done, total=total, description=_cut(what), refresh=True)
+
+
+def _cut(what: str) -> str:
+    """At most `WORDS` characters, so that the bar beside them is seen within 80 columns."""
+    return what if len(what) <= WORDS else what[: WORDS - 3] + "..."
 
 
 def _lines() -> Callable[[str, int, int], None]:

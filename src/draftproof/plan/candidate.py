@@ -106,7 +106,7 @@ class Candidate:
     ) -> Readings:
         """What each text says of its drafts, by forwards of both models or by replay."""
         if self.config.spec.model != "draft":
-            progress(f"{self.name} is replayed", 0, len(texts))
+            progress(f"{self.short} is replayed", 0, len(texts))
             return Replayed(self, target, texts, params)
         assert self.draft is not None
         if not all(text.own for text in texts) and (self.shapes or self.config.shape):
@@ -114,7 +114,7 @@ class Candidate:
         judges = self.judges(target, params)
         forced = force(
             *(target, self.draft, texts, params, judges),
-            lambda done: progress(f"{self.name} reads", done, len(texts)),
+            lambda done: progress(f"{self.short} reads", done, len(texts)),
         )
         columns = [np.asarray(f.chances) for f in forced]
         overlaps = [np.asarray(f.overlaps) for f in forced]

@@ -169,7 +169,7 @@ def _row(choice: Mapping[str, Any], alpha: float, best: Mapping[str, Any] | None
 def _shortened(name: str) -> str:
     """Of a draft model its own name, of a path the last part; of a long name the beginning and the end."""
     name = " ".join(word.rsplit("/", 1)[-1] if word.count("/") > 1 else word for word in name.split(" "))
-    name = name.removeprefix("draft_model ")
+    name = name.removeprefix("draft_model ").removesuffix(".gguf")
     return name if len(name) <= LONGEST_NAME else f"{name[:8]}...{name[11 - LONGEST_NAME :]}"
 
 

@@ -103,7 +103,7 @@ def make_plan(
     def visit(number: int) -> None:
         for place, (timer, (size, candidate)) in enumerate(zip(timers, timed, strict=True)):
             together = f", batch {size}" if len(sizes) > 1 else ""
-            progress(f"timing passes, {candidate.name}{together}", number * len(timers) + place, total)
+            progress(f"timing passes, {candidate.short}{together}", number * len(timers) + place, total)
             found[place].append(timer.visit(REPEATS))
 
     found: list[list[Any]] = [[] for _ in timers]
@@ -118,7 +118,7 @@ def make_plan(
             timer.close()
     drafters: dict[int, list[Foretold]] = {size: [] for size in sizes}
     for place, (candidate, mine) in enumerate(zip(candidates, readings, strict=True)):
-        progress(f"timing rounds, {candidate.name}", total, total)
+        progress(f"timing rounds, {candidate.short}", total, total)
         first = found[place]
         outside = tried_outside(candidate, target, _nearest(texts, first[0].context), params, longest)
         for size, visits in zip(sizes, found[place :: len(candidates)], strict=True):
