@@ -17,7 +17,7 @@ from draftproof.core.rules import RULES
 from draftproof.core.tree import TreeShape
 
 CHAIN = 8
-LENGTHS = (2, 4, 8)
+LENGTHS = (2, 3, 4, 8)
 NOISE_DRAWS = 64
 TREES = {
     "2,2": TreeShape.from_levels((2, 2)),
