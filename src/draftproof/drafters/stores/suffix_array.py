@@ -58,9 +58,15 @@ class SuffixArray:
             begin = 4 * order[i]
             return bytes(data[begin : begin + width])
 
-        everywhere = range(len(order))
+        everywhere, total = range(len(order)), len(order)
         first = bisect_left(everywhere, wanted, key=stretch)
-        return self.suffixes[first : bisect_right(everywhere, wanted, lo=first, key=stretch)]
+        if first == total or stretch(first) != wanted:
+            return self.suffixes[:0]
+        step = 1  # places are few as a rule: look for their end near by, not in the whole rest
+        while first + step < total and stretch(first + step) == wanted:
+            step *= 2
+        near, far = first + step // 2, min(first + step, total)
+        return self.suffixes[first : bisect_right(everywhere, wanted, lo=near, hi=far, key=stretch)]
 
 
 def build_suffix_array(documents: Sequence[Array]) -> dict[str, Array]:
