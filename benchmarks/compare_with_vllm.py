@@ -167,7 +167,13 @@ def in_ours(raw: Path, job: dict[str, Any], first: dict[str, list[list[int]]]) -
             texts.append([*(text[:1] if tokens_alone else ()), *result.token_ids[:wanted]])
         totals: dict[str, Any] = {name: sum(one[name] for one in per_text) for name in ("drafts", "draft_tokens")}
         totals["accepted"] = [sum(column) for column in zip(*(one["accepted"] for one in per_text), strict=True)]
-        _append(raw, job, setting, f"draftproof {draftproof.__version__}", totals | {"per_text": per_text, "texts": texts})
+        _append(
+            raw,
+            job | {"replay": follows},
+            setting,
+            f"draftproof {draftproof.__version__}",
+            totals | {"per_text": per_text, "texts": texts},
+        )
 
 
 def _following(text: list[int], config: dict[str, Any]) -> Any:
