@@ -44,7 +44,7 @@ def test_the_law_and_the_length_are_exact(case):
     proof = compare(case, head_harness(case))
     assert proof.tv <= TOLERANCE
     assert proof.length_error <= TOLERANCE
-    assert proof.rounds > 2
+    assert proof.rounds > (1 if case.params == "greedy" else 2), "at temperature 0 there is one way, of two rounds or more"
 
 
 @pytest.mark.proof
