@@ -2,6 +2,7 @@
 
     .venv/bin/python benchmarks/batch.py --dtype float32 --out benchmarks/results/batch_fp32.jsonl
     .venv/bin/python benchmarks/batch.py --report benchmarks/results/batch_fp32.jsonl
+    .venv/bin/python benchmarks/batch.py --gaps benchmarks/results/batch_bf16.jsonl
 
 One JSON line a run, written as it ends; a run already in the file is not repeated, so an interrupted benchmark goes on
 (`--budget` seconds at a time). A run generates exactly as many tokens for each prompt (end tokens are ignored); tokens per
@@ -28,7 +29,9 @@ import torch
 
 from draftproof import SamplingParams, SpeculativeDecoder
 from draftproof.bench.provenance import provenance
+from draftproof.decode.prompts import prompt_ids
 from draftproof.models.load import load_model
+from draftproof.models.protocol import Step, extend
 from draftproof.models.pull import DEFAULT_MODEL
 
 SIZES = (1, 2, 4, 8, 16)
@@ -161,12 +164,46 @@ def parted(runs: Sequence[dict[str, Any]]) -> str:
     )
 
 
+def gaps(path: Path, name: str) -> str:
+    """Where texts part from the same prompt's, plain and alone: how far apart the two tokens' logits are there, reading that
+    text alone. Near-ties are what rounding may decide; anything else would be a fault."""
+    runs = [json.loads(line) for line in path.read_text().splitlines()]
+    alone = {
+        one["cell"]["kind"]: one["texts"] for one in runs if one["cell"]["batch_size"] == 1 and not one["cell"]["draft_length"]
+    }
+    target = load_model(name, dtype=runs[0]["dtype"])
+    found: dict[tuple[str, int, int, tuple[int, int]], dict[str, Any]] = {}
+    for one in runs:
+        kind = one["cell"]["kind"]
+        for number, (text, whole) in enumerate(zip(one["texts"], alone.get(kind, []), strict=False)):
+            if text != whole:
+                place = next(i for i, (a, b) in enumerate(zip(text, whole, strict=True)) if a != b)
+                found.setdefault((kind, number, place, (whole[place], text[place])), {"runs": []})["runs"].append(one["cell"])
+    lines = []
+    for (kind, number, place, (expected, other)), parting in found.items():
+        session = target.open()
+        ids = (
+            *prompt_ids(prompts(kind, number + 1)[number], target.tokenizer, target.vocab_size),
+            *alone[kind][number][:place],
+        )
+        logits = extend(Step(session, ids, rows=[len(ids) - 1])).logits[0].float()
+        session.close()
+        gap, best = float(logits[expected] - logits[other]), float(logits.max())
+        lines.append(
+            json.dumps(
+                {"kind": kind, "prompt": number, "place": place, "gap": gap, "best_logit": best, "runs": len(parting["runs"])}
+            )
+        )
+    return "\n".join(lines)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--target", default=DEFAULT_MODEL)
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--report", type=Path)
+    parser.add_argument("--gaps", type=Path, help="a file of runs whose parted texts are looked at")
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
     parser.add_argument("--lengths", type=int, nargs="+", default=list(LENGTHS))
     parser.add_argument("--kinds", nargs="+", choices=("code", "chat"), default=["code", "chat"])
@@ -177,8 +214,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--budget", type=float, default=270.0, help="seconds after which no further run begins")
     args = parser.parse_args(arguments)
-    if args.report is not None:
-        print(report(args.report))
+    if args.report is not None or args.gaps is not None:
+        print(report(args.report) if args.gaps is None else gaps(args.gaps, args.target))
         return 0
     if args.out is None:
         parser.error("--out FILE or --report FILE is needed")

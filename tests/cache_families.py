@@ -100,6 +100,29 @@ def bamba(dtype: torch.dtype, seed: int = 0, **changes: Any) -> Any:
     return build("Bamba", dtype, seed, **{**shape, "attn_layer_indices": [1], **changes})
 
 
+def doge(dtype: torch.dtype, seed: int = 0, **changes: Any) -> Any:
+    """Attention whose mask is made anew in every layer, from the values: given ours, it adds to it."""
+    module = build("Doge", dtype, seed, **{"head_dim": 8, "sliding_window": None, **changes})
+    with torch.no_grad():
+        for layer in module.model.layers:
+            layer.self_attn.A.normal_()
+    return module
+
+
+def mpt(dtype: torch.dtype, seed: int = 0, **changes: Any) -> Any:
+    """Biased by where keys lie in the cache, and told no positions."""
+    shape = {"vocab_size": VOCAB, "d_model": 32, "n_heads": 4, "n_layers": 2, "expansion_ratio": 2, "max_seq_len": 128}
+    torch.manual_seed(seed)
+    ends = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
+    module = transformers.MptForCausalLM(transformers.MptConfig(**{**shape, **ends, "initializer_range": 0.3, **changes}))
+    return module.to(dtype).eval()
+
+
+def falcon(dtype: torch.dtype, seed: int = 0, **changes: Any) -> Any:
+    """Attends by code of its own, which knows `sdpa` by name."""
+    return build("Falcon", dtype, seed, **{"ffn_hidden_size": 64, **changes})
+
+
 FLOAT32 = 2e-5
 """For layers that compute in float32 whatever they are given."""
 
@@ -126,6 +149,9 @@ FAMILIES = {
     "qwen3_moe": Family(qwen3_moe),
     "llama4": Family(llama4, tolerance=FLOAT32, window=WINDOW),
     "deepseek_v3": Family(deepseek_v3, shares=False, tolerance=FLOAT32),
+    "doge": Family(doge, shares=False),
+    "mpt": Family(mpt, trees=False, shares=False, tolerance=FLOAT32),
+    "falcon": Family(falcon, shares=False),
     "mamba": Family(mamba, trees=False, shares=False, tolerance=FLOAT32),
     "mamba2": Family(mamba2, trees=False, shares=False, tolerance=FLOAT32),
     "jamba": Family(jamba, trees=False, shares=False, tolerance=FLOAT32),

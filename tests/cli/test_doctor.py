@@ -116,6 +116,7 @@ def test_the_page_for_people(tmp_path, capsys):
         "ngram",
     ):
         assert said in page
+    assert all(len(line) <= 80 for line in page.splitlines() if "/" not in line)
 
 
 def test_wrong_usage_is_one_sentence(capsys):

@@ -172,3 +172,30 @@ def test_files_that_do_not_fit(target: Path, tmp_path: Path, capsys: pytest.Capt
     assert "cannot be read" in capsys.readouterr().err
     assert cli.run(command(target, write(tmp_path / "empty.jsonl", []), tmp_path / "x")) == 2
     assert "holds no prompt" in capsys.readouterr().err
+
+
+def test_a_run_whose_costs_are_measured_anew_is_resumed(
+    target: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], document: Callable[..., dict[str, Any]]
+) -> None:
+    prompts, out = write(tmp_path / "prompts.jsonl", LINES[:2]), tmp_path / "results.jsonl"
+    adapts = ("--speculative-config", '{"method": "ngram", "adaptive": "survival"}')
+    document(*command(target, prompts, out, *adapts))
+    out.write_text(out.read_text().splitlines(keepends=True)[0])
+    totals = document(*command(target, prompts, out, *adapts))
+    assert (totals["num_resumed"], sorted(results(out))) == (1, [1, 2])
+
+
+def test_a_draft_length_of_zero_for_the_batch_size_is_kept_and_said(
+    target: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], document: Callable[..., dict[str, Any]]
+) -> None:
+    prompts, out = write(tmp_path / "prompts.jsonl", LINES[:1] * 2), tmp_path / "results.jsonl"
+    schedule = {"method": "ngram", "num_speculative_tokens_per_batch_size": [[1, 1, 4], [2, 8, 0]]}
+    document(*command(target, prompts, out, "--speculative-config", json.dumps(schedule)))
+    for one in results(out).values():
+        assert one["stats"]["num_draft_tokens"] == 0
+        assert one["stats"]["notes"] == ["no drafts at batch size 2, as num_speculative_tokens_per_batch_size says"]
+    alone = document(
+        *command(target, prompts, tmp_path / "one.jsonl", "--speculative-config", json.dumps(schedule), "--batch-size", 1)
+    )
+    assert alone["batch_size"] == 1
+    assert all(one["stats"]["notes"] == [] for one in results(tmp_path / "one.jsonl").values())

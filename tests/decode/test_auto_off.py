@@ -47,10 +47,9 @@ ACCEPTS = (never, always, lure, probes_only)
 def replay(controller, prompt, accepts, tokens=TOKENS, longest=16):
     """The rounds of a text of `tokens` tokens with a drafter whose first accepts(turn, drafts) tokens are kept."""
     length, turn, rounds = prompt, 0, []
-    unread = prompt
     while length < prompt + tokens:
         left = prompt + tokens - length
-        drafts = controller.begin(Situation(length, unread, min(longest, left - 1), left))
+        drafts = controller.begin(Situation(length, min(longest, left - 1), left))
         drafts = min(drafts, controller.room(0)) if drafts else 0
         accepted = min(accepts(turn, drafts), drafts)
         turn += drafts > 0
@@ -67,7 +66,6 @@ def replay(controller, prompt, accepts, tokens=TOKENS, longest=16):
         controller.observe(record)
         rounds.append(record)
         length += accepted + 1
-        unread = 1
     return rounds
 
 

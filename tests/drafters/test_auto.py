@@ -184,7 +184,7 @@ def test_weak_matches_are_given_up_and_strong_ones_are_not():
     length = 10
     for turn in range(80):
         strength = 6 if turn % 4 == 3 else 1
-        drafts = controller.begin(Situation(length, 1, 16, 1000, {"x": Foreseen(strength, 8)}))
+        drafts = controller.begin(Situation(length, 16, 1000, {"x": Foreseen(strength, 8)}))
         drafts = min(drafts, controller.room(0)) if drafts else 0
         drafted[strength] += drafts > 0
         accepted = drafts if strength == 6 else 0

@@ -3,6 +3,8 @@ folders."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -99,12 +101,18 @@ def test_a_dynamic_tree_is_asked_for_in_the_config(tmp_path):
 
 
 def test_further_samples_of_a_prompt_draft_too():
-    """Their sessions begin where the prompt was already read, so the head knows the features from there on only."""
+    """Each reads the prompt, for the features; so a sample is the same alone, streamed and in a batch."""
     target = HFModel(llama(), name="tiny", check=False)
     decoder = SpeculativeDecoder(Eagle(head_for("eagle", target)), target, speculative_config={"num_speculative_tokens": 2})
     params = SamplingParams(max_tokens=8, temperature=1.0, seed=3, n=3)
     result = decoder.generate(PROMPT, params)
     assert all(output.stats.num_draft_tokens > 0 for output in result.outputs)
+    streamed: dict[int, list[int]] = {}
+    for piece in decoder.stream(PROMPT, params):
+        streamed.setdefault(piece.index, []).extend(piece.token_ids)
+    assert [list(output.token_ids) for output in result.outputs] == list(streamed.values())
+    twice = decoder.generate([PROMPT, PROMPT], replace(params, n=1))
+    assert [[r.draft_tokens for r in one.rounds] for one in twice] == [[r.draft_tokens for r in result.rounds]] * 2
 
 
 def test_more_levels_than_heads_are_refused():

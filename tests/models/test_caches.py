@@ -114,7 +114,7 @@ def test_what_a_family_is_said_to_do(name):
         expected = fresh_logits(model.module, tokens)[-1]
         torch.testing.assert_close(output.logits[0].double(), expected.double(), rtol=0, atol=family.tolerance)
     if not family.trees:
-        with pytest.raises(UsageError, match="recurrent layers, which read chains only"):
+        with pytest.raises(UsageError, match="chains only: parents must follow each other"):
             extend(Step(sessions[0], [1, 2], parents=[-1, -1]))
         assert list(sessions[0].tokens) == [1, 2, 3]
 

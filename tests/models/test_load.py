@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import threading
+import time
+
 import huggingface_hub
 import pytest
 import torch
 from transformers import T5Config
 
 from draftproof.errors import MissingExtraError, UnsupportedModelError, UsageError
-from draftproof.models import load
+from draftproof.models import convert, load
 from draftproof.models.convert import converted_gguf
 from draftproof.models.hf import HFModel
 from draftproof.models.pull import pulled_folder
@@ -178,3 +183,28 @@ def test_a_broken_folder_and_an_unsuitable_model_are_refused(tmp_path):
     T5Config().save_pretrained(tmp_path / "t5")
     with pytest.raises(UnsupportedModelError, match="encoder-decoder"):
         load.load_model(tmp_path / "t5", device="cpu")
+
+
+def test_what_a_killed_conversion_left_is_removed_by_the_next(tmp_path, capsys):
+    """And only then: while another process converts, this one waits, and takes what the other has made."""
+    file = tmp_path / "tiny.gguf"
+    write_gguf(file, llama())
+    folder = converted_gguf(file)
+    left, other = (folder.parent / name for name in (f".{folder.name}-abcd", ".another-model-abcd"))
+    for place in (left, other):
+        place.mkdir()
+        (place / "model.safetensors").write_bytes(b"half")
+    whole = folder.rename(tmp_path / "kept")
+    running = convert._locked(folder.parent)
+    waiting = threading.Thread(target=converted_gguf, args=(file,))
+    waiting.start()
+    while "waiting for another process" not in capsys.readouterr().err:
+        time.sleep(0.01)
+    assert left.is_dir(), "it may be the other process's"
+    whole.rename(folder)
+    os.close(running)
+    waiting.join()
+    assert left.is_dir() and "converting" not in capsys.readouterr().err, "the other one has made it"
+    shutil.rmtree(folder)
+    assert converted_gguf(file) == folder
+    assert sorted(place.name for place in folder.parent.iterdir()) == sorted([other.name, folder.name])

@@ -51,7 +51,6 @@ def bounded(kind: Kind, generation: Generation, longest: int) -> tuple[Plan, int
     depth = begun.begin(
         Situation(
             length=len(generation.context),
-            unread=len(generation.context) - generation.session.length,
             longest=max(longest, 0),
             remaining=generation.stopper.remaining,
             foreseen=begun.foreseen(generation.drafting, generation.context),

@@ -37,20 +37,12 @@ def register(app: typer.Typer) -> None:
     app.command("chat")(chat)
 
 
-@options.with_flags(options.LAW_FLAGS, options.END_FLAGS, SHOWN_FLAGS, options.MACHINE_FLAGS)
+@options.with_flags(options.DRAFT_FLAGS, options.LAW_FLAGS, options.END_FLAGS, SHOWN_FLAGS, options.MACHINE_FLAGS)
 def chat(
     context: typer.Context,
     system: System = None,
     show: Show = False,
     as_json: Json = False,
-    target: options.Target = None,
-    draft: options.Draft = None,
-    method: options.Method = None,
-    num_speculative_tokens: options.Length = None,
-    speculative_config: options.Config = None,
-    rule: options.RuleName = None,
-    tree: options.Tree = None,
-    lossless: options.Lossless = False,
     **_: Any,
 ) -> None:
     """Talk with a model, turn by turn; what was read stays read."""

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 MARKS = {True: "yes", False: "no", None: "?"}
+WIDTH = 80
+SUMMARY = 20
+"""Where the summary of a method begins."""
 
 
 def lines(document: Mapping[str, Any]) -> Iterator[str]:
-    """The whole page."""
+    """The whole page, no line wider than WIDTH where it can be broken."""
+    for line in _lines(document):
+        first = len(line) - len(line.lstrip())
+        hang = SUMMARY if line[first:].startswith(tuple(f"{mark:<4}" for mark in MARKS.values())) else first + 2
+        yield from textwrap.wrap(line, WIDTH, subsequent_indent=" " * hang, break_long_words=False, break_on_hyphens=False) or [
+            ""
+        ]
+
+
+def _lines(document: Mapping[str, Any]) -> Iterator[str]:
     yield from _machine(document)
     for role in ("target", "draft"):
         if role in document:
@@ -35,7 +48,7 @@ def _machine(document: Mapping[str, Any]) -> Iterator[str]:
     yield "draftproof " + ", ".join([str(packages["draftproof"]), f"Python {machine['python']}"])
     yield "  " + ", ".join(f"{name} {found or 'absent'}" for name, found in packages.items() if name != "draftproof")
     memory = f", {machine['memory_bytes'] / 2**30:.0f} GiB" if machine["memory_bytes"] else ""
-    yield f"  {machine['processor']}, {machine['usable_cpus']} of {machine['cpus']} CPUs{memory}, {machine['threads']} threads"
+    yield f"  {machine['processor']}, {machine['usable_cpus']} of {machine['cpus']} CPUs{memory}, threads: {machine['threads']}"
     for device in machine["devices"]:
         said = f"{device['model']}, {device['memory_bytes'] / 2**30:.0f} GiB" if "model" in device else "the processor"
         yield f"  {device['name']}: {said}; bf16 in hardware: {MARKS[device['native_bfloat16']]}"

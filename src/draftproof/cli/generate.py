@@ -63,7 +63,7 @@ def register(app: typer.Typer) -> None:
     app.command("generate")(generate)
 
 
-@options.with_flags(options.LAW_FLAGS, options.END_FLAGS, options.TEXT_FLAGS, options.MACHINE_FLAGS)
+@options.with_flags(options.DRAFT_FLAGS, options.LAW_FLAGS, options.END_FLAGS, options.TEXT_FLAGS, options.MACHINE_FLAGS)
 def generate(
     context: typer.Context,
     prompt: Prompt = None,
@@ -77,14 +77,6 @@ def generate(
     repeat: Repeat = None,
     record: Record = None,
     as_json: Json = False,
-    target: options.Target = None,
-    draft: options.Draft = None,
-    method: options.Method = None,
-    num_speculative_tokens: options.Length = None,
-    speculative_config: options.Config = None,
-    rule: options.RuleName = None,
-    tree: options.Tree = None,
-    lossless: options.Lossless = False,
     **_: Any,
 ) -> None:
     """Generate text from a prompt, plainly or speculatively, or both side by side."""

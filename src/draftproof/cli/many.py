@@ -109,12 +109,14 @@ def _request(
 
 
 def _digest(decoder: SpeculativeDecoder, request: Request, is_seeded: bool) -> str:
-    """What tells a request from every other; a seed that was drawn for it is no part of it."""
+    """What tells a request from every other. A seed that was drawn for it is no part of it, and neither are costs, which are
+    measured anew by every run."""
     from draftproof.decode.record import params_as_dict
 
     ids, params = request
     params = params if is_seeded else replace(params, seed=None)
-    asked = [decoder.target.name, decoder.config.as_dict(), ids, params_as_dict(params)]
+    config = {key: value for key, value in decoder.config.as_dict().items() if key != "costs"}
+    asked = [decoder.target.name, config, ids, params_as_dict(params)]
     return sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -98,6 +98,17 @@ Logprobs = Annotated[
 Flags = Mapping[str, tuple[Any, Any]]
 """Name of a parameter -> its annotation and its default."""
 
+DRAFT_FLAGS: Flags = {
+    "target": (Target, None),
+    "draft": (Draft, None),
+    "method": (Method, None),
+    "num_speculative_tokens": (Length, None),
+    "speculative_config": (Config, None),
+    "rule": (RuleName, None),
+    "tree": (Tree, None),
+    "lossless": (Lossless, False),
+}
+"""Which target, and how drafts for it are made and verified."""
 LAW_FLAGS: Flags = {
     "temperature": (Temperature, None),
     "top_k": (TopK, None),

@@ -234,6 +234,12 @@ class Decoder:
         """The drafter of a request with these parameters; None where it is decoded plainly."""
         return None
 
+    def reads_states(self, params: SamplingParams) -> bool:
+        """Whether the drafter needs the target's hidden states over the whole text: a new session of it cannot go on from a
+        prompt that was read before."""
+        drafter = self.drafter_for(params)
+        return drafter is not None and bool(drafter.wants.hidden)
+
     def _generation(
         self,
         session: Session,

@@ -8,20 +8,19 @@ chat. A `Chat` keeps the messages as well.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Hashable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from draftproof.core.params import SamplingParams
-from draftproof.core.records import Observation, Round
+from draftproof.core.records import Round
 from draftproof.decode.batch import set_draft_length
 from draftproof.decode.many import finished
 from draftproof.decode.prompts import Message, Prompt, is_batch
 from draftproof.decode.result import Piece, Result
 from draftproof.decode.samples import Cancel
-from draftproof.drafters.builder import DraftBuilder
-from draftproof.drafters.protocol import Drafter, DraftSession, Proposal, Renewable, Request
+from draftproof.drafters.protocol import Drafter, DraftSession, Renewable, Request
 from draftproof.errors import UsageError
 from draftproof.models.protocol import Session
 
@@ -114,7 +113,7 @@ class DecoderSession:
         if self._drafting is not None and (drafter is None or not isinstance(self._drafting, Renewable)):
             self._drafting.close()
             self._drafting = None
-        starts_blind = drafter is not None and self._drafting is None and bool(drafter.wants.hidden)
+        starts_blind = self._drafting is None and self._decoder.reads_states(params)
         reads_all = starts_blind or params.prompt_logprobs is not None
         self._target.rollback(0 if reads_all else common_prefix(self._target.tokens, ids[:-1]))
         return self._target
@@ -126,26 +125,7 @@ class DecoderSession:
             kept = self._drafting = drafter.open(request)
         else:
             kept.renew(request, self.num_tokens)
-        return _Kept(kept)
-
-
-class _Kept:
-    """A drafter's session that outlives the turn."""
-
-    def __init__(self, session: DraftSession) -> None:
-        self._session = session
-
-    def propose(self, context: Sequence[int], draft: DraftBuilder) -> Proposal:
-        return self._session.propose(context, draft)
-
-    def observe(self, seen: Observation) -> None:
-        self._session.observe(seen)
-
-    def state_key(self) -> Hashable:
-        return self._session.state_key()
-
-    def close(self) -> None:
-        """Its owner closes it."""
+        return kept  # type: ignore[no-any-return]
 
 
 class Chat:

@@ -91,11 +91,13 @@ class SpeculativeDecoder(Decoder):
         streams: bool,
         open_drafter: OpenDrafter | None = None,
     ) -> Generation:
-        session.rollback(min(session.length, len(ids) - 1))
         length = self._draft_length(params)
+        drafter = self.drafter_for(params)
+        if open_drafter is None and self.reads_states(params):
+            session.rollback(0)
+        session.rollback(min(session.length, len(ids) - 1))
         if index > 0:
             params = replace(params, prompt_logprobs=None)
-        drafter = self.drafter_for(params)
         drafting = None
         if drafter is not None:
             request = Request(ids, params, self._pipeline(ids, params), self.target, index)
@@ -109,6 +111,7 @@ class SpeculativeDecoder(Decoder):
             rule=self.rule_for(params),
             chance_at=chance_for(is_coupled(self.rule), params, index),
             drafting=drafting,
+            owns_drafting=open_drafter is None,
             wants=drafter.wants if drafter else Generation.wants,
             num_speculative_tokens=length,
             max_nodes=_node_cap(self.drafter),

@@ -32,7 +32,8 @@ class Generation:
 
     session: the target's, having read a prefix of `context`. chance_at: chance of the round that starts at a committed length.
     rule, drafting: how to speculate; `drafting=None` decodes plainly, one token a round. length: what decides about draft
-    lengths up to `num_speculative_tokens`; None drafts that many. policy: a bare rule in its place, for proofs."""
+    lengths up to `num_speculative_tokens`; None drafts that many. policy: a bare rule in its place, for proofs. owns_drafting:
+    whether the drafter's session ends with this one."""
 
     session: Session
     context: list[int]
@@ -42,6 +43,7 @@ class Generation:
     rule: Rule
     chance_at: Callable[[int], Chance]
     drafting: DraftSession | None = None
+    owns_drafting: bool = True
     wants: Wants = Wants()
     num_speculative_tokens: int = 0
     max_nodes: int | None = None
@@ -93,8 +95,8 @@ class Generation:
         return record
 
     def close(self) -> None:
-        """Free the drafter's state. The target session belongs to the caller."""
-        if self.drafting is not None:
+        """Free the drafter's state, if it is ours. The target session belongs to the caller."""
+        if self.drafting is not None and self.owns_drafting:
             self.drafting.close()
 
     def propose(self, chance: Chance) -> Generator[Step, Output, tuple[DraftBuilder, float]]:
@@ -132,7 +134,6 @@ class Generation:
         depth = self.length.begin(
             Situation(
                 length=len(self.context),
-                unread=len(self.context) - self.session.length,
                 longest=max(longest, 0),
                 remaining=self.stopper.remaining,
                 foreseen=self.length.foreseen(self.drafting, self.context),

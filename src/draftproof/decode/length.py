@@ -21,11 +21,11 @@ from draftproof.drafters.protocol import DraftSession, Foreseeing, Foreseen
 
 @dataclass(frozen=True)
 class Situation:
-    """What is known when a round begins. length: committed tokens. unread: of them, what the target has not read. longest: the
-    longest draft that is allowed. remaining: tokens until the limit. foreseen: what drafters say of their coming drafts."""
+    """What is known when a round begins. length: committed tokens. longest: the longest draft that is allowed. remaining:
+    tokens until the limit. foreseen: what drafters say of their coming drafts. How much of the text the target has read already
+    is no part of it, so that a turn of a chat decides as a cold run does."""
 
     length: int
-    unread: int
     longest: int
     remaining: int
     foreseen: Mapping[str, Foreseen] = field(default_factory=dict)
@@ -190,9 +190,8 @@ class LengthController:
 
     def begin(self, now: Situation) -> int:
         """The most drafts of the coming round; 0 when it is plain."""
-        if self._ledger is not None:
-            cost = self._members[0].costs.prompt
-            self._ledger.prompt += cost * (now.unread - 1)
+        if self._ledger is not None and self._ledger.emitted == 0:
+            self._ledger.prompt = self._members[0].costs.prompt * (now.length - 1)
         self._asked, self._chosen = 0, None
         plans = [(member.plan(now, self._ledger), member) for member in self._members]
         drafting = [(plan, member) for plan, member in plans if plan.drafts]

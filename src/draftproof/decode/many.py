@@ -27,7 +27,14 @@ def run_requests(
     A sample that fails for a reason of its own (memory, invalid logits) has finish_reason "error", and the others go on;
     or, if this `raises`, its error is raised and nothing goes on."""
     places = [(index, sample) for index, (_, params) in enumerate(requests) for sample in range(params.n)]
-    rows = [Row(requests[index][0], partial(_open, decoder, requests[index], sample, cancel)) for index, sample in places]
+    rows = [
+        Row(
+            requests[index][0],
+            partial(_open, decoder, requests[index], place, cancel),
+            decoder.reads_states(requests[index][1]),
+        )
+        for index, place in places
+    ]
     ended: dict[int, dict[int, Sample]] = {}
     for number, sample in run_rows(decoder.target, rows, batch_size, decoder.draft_schedule):
         if raises and sample.error is not None:

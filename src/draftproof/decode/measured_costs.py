@@ -45,15 +45,16 @@ def measured_costs(decoder: SpeculativeDecoder, clock: Clock = perf_counter) -> 
     found: dict[str, RoundCosts] = {}
     timed: dict[tuple[LanguageModel | None, int], RoundCosts] = {}
     for name, drafter in members(decoder.drafter).items():
-        passes = (_draft_model(drafter), most_read(drafter, limits.get(name, length)))
+        passes = (draft_model_of(drafter), most_read(drafter, limits.get(name, length)))
         if passes not in timed:
             timed[passes] = pass_costs(decoder.target, *passes, clock)
         found[name] = replace(timed[passes], **_outside(decoder, drafter))
     return found
 
 
-def _draft_model(drafter: Drafter) -> LanguageModel | None:
-    """The model whose passes drafting takes; without one, drafting counts as work outside passes."""
+def draft_model_of(drafter: Drafter) -> LanguageModel | None:
+    """The model whose passes drafting takes; without one, drafting (the passes of a head included) counts as work outside
+    passes."""
     model = getattr(drafter, "model", None)
     return model if hasattr(model, "extend_many") else None
 
@@ -165,16 +166,17 @@ def _outside(decoder: SpeculativeDecoder, drafter: Drafter) -> dict[str, Any]:
     token, rest = median(s.verify for s in plain), median(s.rest for s in plain)
 
     def extra(rounds: Sequence[Seconds]) -> float:
-        return median(_work(s) for s in rounds) - rest
+        return median(outside_passes(s, drafter) for s in rounds) - rest
 
     if not drafter.wants.hidden:
         return {"fixed": max(extra(short), 0.0) / token}
     long = trial(LONG)
     step = max(extra(long) - extra(short), 0.0) / (LONG - SHORT) if long else 0.0
-    read = max(_work(short[0]) - rest - extra(short), 0.0) / max(size - 1, 1)
+    read = max(outside_passes(short[0], drafter) - rest - extra(short), 0.0) / max(size - 1, 1)
     return {"fixed": max(extra(short) - SHORT * step, 0.0) / token, "draft": step / token, "read": read / token}
 
 
-def _work(seconds: Seconds) -> float:
-    """A round's work outside passes."""
-    return seconds.rest + seconds.draft - seconds.draft_forward
+def outside_passes(seconds: Seconds, drafter: Drafter | None) -> float:
+    """A round's work outside the passes of models that are timed by themselves; a head's are not."""
+    apart = drafter is not None and draft_model_of(drafter) is not None
+    return seconds.rest + seconds.draft - (seconds.draft_forward if apart else 0.0)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from draftproof.decode.measured_costs import draft_model_of, members
 from draftproof.errors import UsageError
 
 if TYPE_CHECKING:
@@ -16,13 +17,16 @@ DEFAULT_BATCH_SIZE = 8
 
 
 def row_bytes(decoder: Decoder, num_prompt_tokens: int, params: SamplingParams) -> int | None:
-    """Bytes one sequence takes at most, in the target's session and the draft model's, and for the logits of a pass. None when
+    """Bytes one sequence takes at most, in the target's session and its drafters', and for the logits of a pass. None when
     the target cannot tell. An upper bound: texts that end early need less."""
     longest = getattr(decoder, "longest_draft", 0)
     text = num_prompt_tokens + (params.max_tokens or decoder.target.max_length or 0) + longest
     total = 0
-    models: tuple[Any, ...] = (decoder.target, getattr(getattr(decoder, "drafter", None), "model", None))
-    for model in (model for model in models if model is not None):
+    drafter: Any = getattr(decoder, "drafter", None)
+    drafters = [] if drafter is None else list(members(drafter).values())
+    total += sum(one.session_bytes(text) for one in drafters if hasattr(one, "session_bytes"))
+    models: list[Any] = [decoder.target, *(model for one in drafters if (model := draft_model_of(one)) is not None)]
+    for model in models:
         if not hasattr(model, "session_bytes"):
             return None
         total += model.session_bytes(text if model.max_length is None else min(text, model.max_length))

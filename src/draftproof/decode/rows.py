@@ -19,10 +19,11 @@ from draftproof.models.protocol import LanguageModel, Session
 @dataclass(frozen=True)
 class Row:
     """A sequence to be generated. prompt: its ids. open: its sample, given a target session that has read none of them or all
-    but the last."""
+    but the last. reads_all: it wants one that has read none."""
 
     prompt: tuple[int, ...]
     open: Callable[[Session], Sample]
+    reads_all: bool = False
 
 
 def run_rows(
@@ -56,13 +57,16 @@ class _Sessions:
 
     def __init__(self, target: LanguageModel, rows: Sequence[Row]) -> None:
         self._target, self._rows = target, rows
-        self._due = Counter(row.prompt for row in rows)
+        self._due = Counter(row.prompt for row in rows if not row.reads_all)
         self._open: dict[int, Session] = {}
         self._readers: dict[tuple[int, ...], int] = {}
         self._kept: set[int] = set()
 
     def open(self, number: int) -> Session | None:
         """A session for a row, or None while another row is still reading the same prompt for it."""
+        if self._rows[number].reads_all:
+            self._open[number] = self._target.open()
+            return self._open[number]
         prompt = self._rows[number].prompt
         reader = self._readers.get(prompt)
         if reader is None:

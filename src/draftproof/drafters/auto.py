@@ -12,7 +12,7 @@ from collections.abc import Hashable, Mapping, Sequence
 
 from draftproof.core.records import Observation, Selection
 from draftproof.drafters.builder import DraftBuilder
-from draftproof.drafters.protocol import Drafter, DraftSession, Foreseeing, Foreseen, Proposal, Request, Wants
+from draftproof.drafters.protocol import Drafter, DraftSession, Foreseeing, Foreseen, Proposal, Renewable, Request, Wants
 from draftproof.errors import UsageError
 
 
@@ -32,15 +32,16 @@ class Auto:
         self.wants = Wants(tuple(sorted(hidden)), max(member.wants.top_ids for member in members.values()))
 
     def open(self, request: Request) -> AutoSession:
-        return AutoSession({name: member.open(request) for name, member in self.members.items()})
+        return AutoSession(self.members, request)
 
 
 class AutoSession:
     """The members' states for one request."""
 
-    def __init__(self, sessions: Mapping[str, DraftSession]) -> None:
-        self._sessions = dict(sessions)
-        self._chosen = next(iter(sessions))
+    def __init__(self, members: Mapping[str, Drafter], request: Request) -> None:
+        self._members = members
+        self._sessions: dict[str, DraftSession] = {name: member.open(request) for name, member in members.items()}
+        self._chosen = next(iter(members))
 
     def foresee_each(self, context: Sequence[int]) -> dict[str, Foreseen]:
         """What every member that can says of a draft after `context`, by name."""
@@ -60,6 +61,16 @@ class AutoSession:
 
     def state_key(self) -> Hashable:
         return (self._chosen, tuple(session.state_key() for session in self._sessions.values()))
+
+    def renew(self, request: Request, kept: int) -> None:
+        """Members that cannot be renewed are opened anew."""
+        self._chosen = next(iter(self._members))
+        for name, session in self._sessions.items():
+            if isinstance(session, Renewable):
+                session.renew(request, kept)
+            else:
+                session.close()
+                self._sessions[name] = self._members[name].open(request)
 
     def close(self) -> None:
         for session in self._sessions.values():

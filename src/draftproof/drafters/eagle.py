@@ -11,17 +11,19 @@ Before the first target pass there are no features, so the round that reads the 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Generator, Hashable, Sequence
+from typing import Any, Literal
+
+import torch
 
 from draftproof.core.dense import softmax
 from draftproof.core.records import ROOT, Array, Observation, Selection
 from draftproof.drafters.builder import DraftBuilder
 from draftproof.drafters.protocol import Request, Wants
 from draftproof.errors import InvalidLogitsError, UsageError
-
-if TYPE_CHECKING:
-    from draftproof.heads.feature_head import FeatureHead
+from draftproof.heads.feature_head import FeatureHead
+from draftproof.heads.passes import FEATURES, FeaturePasses, HeadStep
+from draftproof.models.protocol import Output, Step
 
 DraftSampleMethod = Literal["probabilistic", "greedy"]
 
@@ -48,6 +50,14 @@ class Eagle:
         fixed = self.trees or draft_sample_method == "greedy"
         self.selections: frozenset[Selection] = frozenset({"fixed"} if fixed else {"iid", "fixed"})
         self.wants = Wants(hidden=tuple(dict.fromkeys(head.hidden_layers)))
+        self.passes = FeaturePasses(head, name)
+
+    def session_bytes(self, num_tokens: int) -> int:
+        """What the head's rows of a text take: keys, values and features."""
+        head: Any = self.head
+        layer = head.layers[0].self_attn
+        width = layer.k_proj.out_features + layer.v_proj.out_features + layer.o_proj.out_features
+        return int(num_tokens * width * layer.k_proj.weight.element_size())
 
     def most_read(self, depth: int) -> int:
         """The most tokens of a draft of at most `depth` levels."""
@@ -59,60 +69,67 @@ class Eagle:
 
 
 class EagleSession:
-    """One request: rows read with true features, and features that wait to be read."""
+    """One request: rows read with true features, and features that wait to be read.
+
+    Features of rows that were read are kept too: a chat that goes on elsewhere reads the last row before that place again, with
+    another token."""
 
     def __init__(self, drafter: Eagle, request: Request) -> None:
-        from draftproof.heads.feature_head import Rows
+        self._drafter, self._laws = drafter, request.laws
+        self._asks_greedy = drafter.draft_sample_method == "greedy"
+        self._greedy = self._asks_greedy or request.laws.greedy
+        self._rows = drafter.passes.open()
+        self._forget()
 
-        self._drafter, self._head, self._laws = drafter, drafter.head, request.laws
-        self._greedy = drafter.draft_sample_method == "greedy" or request.laws.greedy
-        self._rows = Rows(drafter.head)
-        self._true_rows = 0
-        self._first = 0
-        self._features: Any = None
+    def _forget(self) -> None:
+        self._rows.rollback(0)
+        self._first = self._true_rows = 0
+        self._read: list[Any] = []
+        self._waiting: Any = None
+        self._shown = False
 
     @property
     def _known(self) -> int:
         """Position after the last token whose feature is known."""
-        waiting = 0 if self._features is None else len(self._features)
-        return self._first + self._true_rows + waiting
+        return self._first + self._true_rows + (0 if self._waiting is None else len(self._waiting))
 
-    def propose(self, context: Sequence[int], draft: DraftBuilder) -> None:
-        import torch
-
-        if self._known < len(context) - 1 or self._features is None:
+    def propose(self, context: Sequence[int], draft: DraftBuilder) -> Generator[Step, Output, None]:
+        if not self._shown or self._known < len(context) - 1:
             draft.note("the target has shown no features yet")
             return
-        if self._head.longest is not None and len(context) + draft.room > self._head.longest:
-            draft.note(f"the text outgrew the head's {self._head.longest} positions: decoding plainly")
+        longest = self._drafter.head.longest
+        if longest is not None and len(context) + draft.room > longest:
+            draft.note(f"the text outgrew the head's {longest} positions: decoding plainly")
             return
-        with torch.inference_mode():
-            last = self._read_true_rows(context)
-            try:
-                if self._drafter.trees:
-                    self._propose_tree(context, draft, last)
-                else:
-                    self._propose_chain(context, draft, last)
-            except InvalidLogitsError as error:
-                draft.invalid_law(error)
+        last = yield self._true_rows_step(context)
+        self._read.append(self._waiting)
+        self._true_rows, self._waiting = self._rows.length, None
+        try:
+            yield from (self._propose_tree if self._drafter.trees else self._propose_chain)(context, draft, last)
+        except InvalidLogitsError as error:
+            draft.invalid_law(error)
 
-    def _read_true_rows(self, context: Sequence[int]) -> Any:
-        """Read the rows whose features are new; the output of the last of them."""
-        start = self._first + self._true_rows
-        end = start + len(self._features)
+    def _true_rows_step(self, context: Sequence[int]) -> Step:
+        """The pass over the rows whose features are new, for what follows the last of them."""
+        start, end = self._first + self._true_rows, self._known
         self._rows.rollback(self._true_rows)
-        out = self._rows.read(context[start + 1 : end + 1], self._features, range(start, end))
-        self._true_rows, self._features = self._rows.length, None
-        return out[-1:]
+        return self._step(context[start + 1 : end + 1], self._waiting, range(start, end), rows=(end - start - 1,))
 
-    def _propose_chain(self, context: Sequence[int], draft: DraftBuilder, feature: Any) -> None:
+    def _step(
+        self,
+        tokens: Sequence[int],
+        features: Any,
+        positions: Sequence[int],
+        *,
+        rows: Sequence[int] | None = None,
+        sees: Any = None,
+    ) -> Step:
+        return HeadStep(self._rows, tuple(tokens), rows=rows, features=features, positions=positions, sees=sees)
+
+    def _propose_chain(self, context: Sequence[int], draft: DraftBuilder, last: Output) -> Generator[Step, Output, None]:
         position = len(context) - 1
-        while True:
-            if not self._grow(self._logits(feature)[0], context, draft):
-                return
-            if draft.room <= 0:
-                return
-            feature = self._rows.read(draft.path()[-1:], feature, (position,))
+        while self._grow(last.logits[0], context, draft) and draft.room > 0:
+            last = yield self._step(draft.path()[-1:], last.hidden[FEATURES][-1:], (position,))
             position += 1
 
     def _grow(self, logits: Array, context: Sequence[int], draft: DraftBuilder) -> bool:
@@ -128,37 +145,31 @@ class EagleSession:
             draft.draw(law)
         return True
 
-    def _logits(self, features: Any) -> Any:
-        """Over the target's vocabulary [n, vocab]."""
-        return self._head.spread(self._head.logits(features))
-
-    def _propose_tree(self, context: Sequence[int], draft: DraftBuilder, feature: Any) -> None:
+    def _propose_tree(self, context: Sequence[int], draft: DraftBuilder, last: Output) -> Generator[Step, Output, None]:
         """Expand level by level, then keep the best nodes of all levels and hand them to the builder."""
         tree = _Candidates(self._laws, context, self._drafter.top_k)
         depth = draft.room_under(ROOT)
-        frontier = tree.expand([ROOT], self._logits(feature))
+        frontier = tree.expand([ROOT], last.logits)
         base = self._rows.length
-        outputs = {ROOT: feature}
+        features = {ROOT: last.hidden[FEATURES][-1:]}
         read: list[int] = []
         for level in range(1, depth):
             if not frontier:
                 break
-            out = self._read_level(tree, frontier, read, base, outputs, len(context) - 2 + level)
-            outputs |= {node: out[i : i + 1] for i, node in enumerate(frontier)}
+            output = yield self._level_step(tree, frontier, read, base, features, len(context) - 2 + level)
+            features |= {node: output.hidden[FEATURES][i : i + 1] for i, node in enumerate(frontier)}
             read += frontier
-            frontier = tree.expand(frontier, self._logits(out))
+            frontier = tree.expand(frontier, output.logits)
         placed = {ROOT: ROOT}
         for node in tree.best(self._drafter.num_nodes):
             if draft.room_under(placed[tree.parents[node]]) <= 0:  # the target's context holds no more in one pass
                 return
             placed[node] = draft.guess(tree.tokens[node], placed[tree.parents[node]])
 
-    def _read_level(
-        self, tree: _Candidates, level: Sequence[int], read: Sequence[int], base: int, outputs: dict[int, Any], position: int
-    ) -> Any:
-        """Read one level's nodes, each seeing the true rows, the drafted rows above it, and itself."""
-        import torch
-
+    def _level_step(
+        self, tree: _Candidates, level: Sequence[int], read: Sequence[int], base: int, features: dict[int, Any], position: int
+    ) -> Step:
+        """The pass over one level's nodes, each seeing the true rows, the drafted rows above it, and itself."""
         place = {node: base + i for i, node in enumerate((*read, *level))}
         sees = torch.zeros(len(level), base + len(read) + len(level), dtype=torch.bool)
         sees[:, :base] = True
@@ -167,30 +178,43 @@ class EagleSession:
             while above != ROOT:
                 sees[row, place[above]] = True
                 above = tree.parents[above]
-        features = torch.cat([outputs[tree.parents[node]] for node in level])
+        above_them = torch.cat([features[tree.parents[node]] for node in level])
         tokens = [tree.tokens[node] for node in level]
-        return self._rows.read(tokens, features, [position] * len(level), sees.to(features.device))
+        return self._step(tokens, above_them, [position] * len(level), sees=sees.to(above_them.device))
 
     def observe(self, seen: Observation) -> None:
         """Keep the features of tokens now read for good. When the session began in the middle of a text (its prompt read for
         another sample), the head reads from there on."""
-        import torch
-
         if not seen.hidden:
             return
-        with torch.inference_mode():
-            fused = self._head.fuse(seen.hidden)
+        with torch.no_grad():
+            fused = self._drafter.head.fuse(seen.hidden)
         if seen.start != self._known:
-            self._rows.rollback(0)
-            self._first, self._true_rows, self._features = seen.start, 0, None
-        self._features = fused if self._features is None else torch.cat([self._features, fused])
+            self._forget()
+            self._first = seen.start
+        self._waiting = fused if self._waiting is None else torch.cat([self._waiting, fused])
+        self._shown = True
 
     def state_key(self) -> Hashable:
-        return self._first, self._known
+        return self._first, self._known, self._shown
+
+    def renew(self, request: Request, kept: int) -> None:
+        """Keep the features of the tokens that stay, and all rows but the last of them, whose token may be another one now.
+        As after opening, nothing is drafted before the target has read the rest of the prompt."""
+        self._laws, self._greedy = request.laws, self._asks_greedy or request.laws.greedy
+        features = [*self._read, *([] if self._waiting is None else [self._waiting])]
+        count = kept - self._first
+        if not features or count <= 0:
+            self._forget()
+            return
+        known = torch.cat(features)[:count]
+        self._true_rows = min(self._true_rows, len(known) - 1)
+        self._rows.rollback(self._true_rows)
+        self._read, self._waiting, self._shown = [known[: self._true_rows]], known[self._true_rows :], False
 
     def close(self) -> None:
-        self._rows.rollback(0)
-        self._features, self._true_rows, self._first = None, 0, 0
+        self._forget()
+        self._rows.close()
 
 
 class _Candidates:

@@ -10,17 +10,18 @@ Before the first target pass there is no state, so the round that reads the prom
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Generator, Hashable, Sequence
+from typing import Any
 
-from draftproof.core.records import ROOT, Observation, Selection
+from draftproof.core.records import ROOT, Array, Observation, Selection
 from draftproof.core.tree import TreeShape
 from draftproof.drafters.builder import DraftBuilder
 from draftproof.drafters.protocol import Request, Wants
 from draftproof.errors import InvalidLogitsError, UsageError
-
-if TYPE_CHECKING:
-    from draftproof.heads.medusa import Medusa as MedusaHeads
+from draftproof.heads.feature_head import as_tensor
+from draftproof.heads.medusa import Medusa as MedusaHeads
+from draftproof.heads.passes import HeadStep, MedusaPasses
+from draftproof.models.protocol import Output, Step
 
 
 class Medusa:
@@ -35,6 +36,7 @@ class Medusa:
         self.heads, self.tree = heads, tree
         self.trees = tree is not None and not tree.is_chain
         self.wants = Wants(hidden=heads.hidden_layers)
+        self.passes = MedusaPasses(heads, self.name)
 
     def open(self, request: Request) -> MedusaSession:
         return MedusaSession(self, request)
@@ -46,12 +48,11 @@ class MedusaSession:
     def __init__(self, drafter: Medusa, request: Request) -> None:
         self._heads, self._laws = drafter.heads, request.laws
         self._tree = drafter.tree if drafter.trees else None
+        self._session = drafter.passes.open()
         self._state: Any = None
         self._known = 0
 
-    def propose(self, context: Sequence[int], draft: DraftBuilder) -> None:
-        import torch
-
+    def propose(self, context: Sequence[int], draft: DraftBuilder) -> Generator[Step, Output, None]:
         if self._state is None or self._known != len(context) - 1:
             draft.note("the target has shown no hidden state yet")
             return
@@ -62,29 +63,31 @@ class MedusaSession:
         shape = self._tree or TreeShape.chain(depth)
         placed = {ROOT: ROOT}
         try:
-            with torch.inference_mode():
-                for level in range(depth):
-                    parents = [ROOT] if level == 0 else [node for node in shape.levels[level - 1] if node in placed]
-                    parents = [node for node in parents if node in shape.children]
-                    if not parents:
-                        return
-                    self._grow(shape, parents, level, context, draft, placed)
+            for level in range(depth):
+                parents = [ROOT] if level == 0 else [node for node in shape.levels[level - 1] if node in placed]
+                parents = [node for node in parents if node in shape.children]
+                if not parents:
+                    return
+                output = yield self._step(level)
+                self._grow(shape, parents, output.logits[0], context, draft, placed)
         except InvalidLogitsError as error:
             draft.invalid_law(error)
+
+    def _step(self, level: int) -> Step:
+        return HeadStep(self._session, (), features=self._state, positions=(level,))
 
     def _grow(
         self,
         shape: TreeShape,
         parents: Sequence[int],
-        level: int,
+        logits: Array,
         context: Sequence[int],
         draft: DraftBuilder,
         placed: dict[int, int],
     ) -> None:
-        """One level: below each of `parents` the likeliest tokens of head number `level`, as many as the shape has places.
+        """One level: below each of `parents` the likeliest tokens of `logits`, its head's, as many as the shape has places.
 
         placed: node of the shape -> node of the draft. Penalties and bans are applied with each node's own path."""
-        logits = self._heads.logits(self._state, level)
         most = max(len(shape.children[node]) for node in parents)
         shared = None if self._laws.reads_history else self._laws.best_tokens(logits, context, (), most)
         for node in parents:
@@ -98,8 +101,6 @@ class MedusaSession:
                     placed[child] = draft.guess(token, placed[node])
 
     def observe(self, seen: Observation) -> None:
-        from draftproof.heads.feature_head import as_tensor
-
         layer = self._heads.config.hidden_layer
         if layer in seen.hidden:
             self._state = as_tensor(seen.hidden[layer][-1], self._heads.lm_heads[0].weight)  # type: ignore[arg-type]
@@ -107,6 +108,11 @@ class MedusaSession:
 
     def state_key(self) -> Hashable:
         return self._known
+
+    def renew(self, request: Request, kept: int) -> None:
+        """Only the state after the last token read is ever kept, and the round that reads a prompt drafts nothing."""
+        self._laws = request.laws
+        self._state, self._known = None, 0
 
     def close(self) -> None:
         self._state, self._known = None, 0

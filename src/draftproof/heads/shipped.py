@@ -14,7 +14,7 @@ FOLDER = Path(__file__).parent / "weights"
 
 def has_head(name: str) -> bool:
     """Whether a head comes with the package for the target of this short name."""
-    return (FOLDER / name / "config.json").is_file()
+    return any(config.parent.name == name for config in FOLDER.glob("*/config.json"))
 
 
 def shipped_head(target: TargetView, method: str) -> Path | None:

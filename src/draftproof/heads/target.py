@@ -23,7 +23,8 @@ class TargetView:
 
     num_layers: decoder layers, so that hidden states have the ids 0 (embeddings) to num_layers (what the output layer reads).
     fingerprint: of the weights, the same in every dtype; None where there are none to look at. config: the target's own
-    (transformers) configuration, from which heads take the shape of their layer."""
+    (transformers) configuration, from which heads take the shape of their layer. place: where the target hands out its hidden
+    states, None where its output layer is; they differ where a target is spread over devices."""
 
     name: str
     width: int
@@ -35,6 +36,7 @@ class TargetView:
     fingerprint: str | None = None
     config: Any = None
     tokenizer: Any = None
+    place: torch.device | None = None
 
     @property
     def dtype(self) -> torch.dtype:
@@ -43,12 +45,13 @@ class TargetView:
 
     @property
     def device(self) -> torch.device:
-        """Of the output layer."""
-        return self.output_weight.device
+        """Where a head belongs: beside the hidden states it reads."""
+        return self.output_weight.device if self.place is None else self.place
 
     def output(self, features: Tensor) -> Tensor:
-        """[..., width] -> logits [..., vocab_size]; gradients go to the features only."""
-        return functional.linear(features, self.output_weight, self.output_bias)
+        """[..., width] -> logits [..., vocab_size] beside them; gradients go to the features only."""
+        there = features.to(self.output_weight.device)
+        return functional.linear(there, self.output_weight, self.output_bias).to(features.device)
 
 
 def target_view(target: LanguageModel) -> TargetView:
@@ -64,8 +67,8 @@ def target_view(target: LanguageModel) -> TargetView:
 
     def embed(ids: Tensor) -> Tensor:
         with torch.no_grad():
-            found: Tensor = embedding(ids)
-        return found
+            found: Tensor = embedding(ids.to(embedding.weight.device))
+        return found.to(ids.device)
 
     return TargetView(
         name=target.name,
@@ -78,6 +81,7 @@ def target_view(target: LanguageModel) -> TargetView:
         fingerprint=fingerprint(module),
         config=config,
         tokenizer=getattr(target, "tokenizer", None),
+        place=getattr(target, "output_device", None),
     )
 
 

@@ -118,7 +118,11 @@ class _Job:
         for row, one in zip(self._batch, params, strict=True):
             self._decoder.check_prompt(row.prompt, one)
         rows = [
-            Row(row.prompt, partial(self._open, row, one, number, self._stopper(row, one, input_ids.device), _put(streamer)))
+            Row(
+                row.prompt,
+                partial(self._open, row, one, number, self._stopper(row, one, input_ids.device), _put(streamer)),
+                self._decoder.reads_states(one),
+            )
             for number, (row, one) in enumerate(zip(self._batch, params, strict=True))
         ]
         texts: dict[int, list[int]] = {}

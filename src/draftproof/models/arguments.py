@@ -14,21 +14,24 @@ from draftproof.models.layout import blank_mask
 
 
 class ForwardArguments:
-    """Made once for a module. takes_rows: whether its forward can leave out logits that nobody wants."""
+    """Made once for a module. takes_rows: whether its forward can leave out logits that nobody wants. takes_positions: whether
+    it is told where tokens stand, or counts them by what the cache holds."""
 
     def __init__(self, module: Any, kinds: Sequence[LayerKind]) -> None:
         parameters = inspect.signature(module.forward).parameters
         self.takes_rows = "logits_to_keep" in parameters
         self._cache = "cache" if "cache" in parameters else "past_key_values"
-        self._takes_positions = "position_ids" in parameters
+        self.takes_positions = "position_ids" in parameters
         self._dtype: torch.dtype = module.dtype
         self._kinds = kinds
         self._attends = any(kind.attention != "none" for kind in kinds)
 
     def of(self, current: Pass, positions: torch.Tensor, rows: int | torch.Tensor, hidden: bool) -> dict[str, Any]:
         """The keyword arguments of a forward over `current`."""
-        arguments: dict[str, Any] = {self._cache: current, "use_cache": True, "attention_mask": self._mask(current, positions)}
-        if self._takes_positions:
+        mask = self._mask(current, positions)
+        current.given = [one for one in (mask.values() if isinstance(mask, dict) else [mask]) if one is not None]
+        arguments: dict[str, Any] = {self._cache: current, "use_cache": True, "attention_mask": mask}
+        if self.takes_positions:
             arguments["position_ids"] = positions[None]
         if self.takes_rows:
             arguments["logits_to_keep"] = rows

@@ -37,10 +37,13 @@ def grouped_attention(
 ) -> tuple[torch.Tensor, None]:
     """What transformers calls in every layer: query [1, heads, n, width] over the caches of the current pass.
 
-    Outside a pass of ours, or with an option this does not know, it is transformers' `sdpa`."""
+    Outside a pass of ours, with an option this does not know, or with a mask that the model made out of ours (or of nothing),
+    it is transformers' `sdpa`."""
     current = _current_pass.get()
+    if current is not None:
+        current.num_attended += 1
     special = kwargs.get("position_bias") is not None or kwargs.get("softcap") is not None
-    if current is None or special:
+    if current is None or special or not current.gave(attention_mask):
         output, _ = sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **kwargs)
         return output, None
     layer = getattr(module, "layer_idx", None)

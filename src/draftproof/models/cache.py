@@ -167,8 +167,11 @@ class Pass(Cache):
         super().__init__(layers=list(segments[0].cache.layers))
         self.segments = segments
         self.num_updates = 0
+        self.num_attended = 0
         self.num_taken = 0
         self.layer = 0
+        self.given: list[torch.Tensor] = []
+        """The masks the model was given."""
         self._views: list[States] | None = None
 
     def update(self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *args: Any, **kwargs: Any) -> States:
@@ -196,6 +199,14 @@ class Pass(Cache):
         assert views is not None, "a layer attends without an update of its own"
         for segment, (keys, values) in zip(self.segments, views, strict=True):
             yield segment, keys, values
+
+    def gave(self, mask: torch.Tensor | None) -> bool:
+        """Whether `mask` is one the model was given: the same memory, or its copy on another device."""
+        if mask is None:
+            return True
+        return any(
+            mask.data_ptr() == own.data_ptr() if mask.device == own.device else mask.shape == own.shape for own in self.given
+        )
 
     @property
     def can_be_shared(self) -> bool:

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from glob import escape as glob_escape
 from pathlib import Path
 from typing import Any
 
@@ -47,16 +48,59 @@ def convert_gguf(file: Path, folder: Path) -> None:
     with open(file, "rb") as start:
         if start.read(4) != b"GGUF":
             raise UsageError(f"{file} is not a GGUF file (its first four bytes are not 'GGUF')")
-    note(f"converting {file.name} to safetensors in {folder.parent}, once; this takes up to a minute")
-    with atomic_folder(folder) as work:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with _one_at_a_time(folder.parent) as alone:
+        if is_model_folder(folder):  # another process has just made it
+            return
+        if alone:
+            _remove_left_overs(folder)
+        note(f"converting {file.name} to safetensors in {folder.parent}, once; this takes a minute or a few")
+        with atomic_folder(folder) as work:
+            try:
+                with no_progress_bars():
+                    module, tokenizer = _read_gguf(file)
+                    _tie_equal_layers(module)
+                    module.save_pretrained(work)
+                    tokenizer.save_pretrained(work)
+            except Exception as error:
+                raise UsageError(f"{file} cannot be converted: {first_line(error)}") from error
+
+
+@contextmanager
+def _one_at_a_time(parent: Path) -> Iterator[bool]:
+    """Wait until no other process converts into `parent`. False where the system cannot tell: then several may."""
+    try:
+        place = _locked(parent)
+    except (ImportError, OSError):  # Windows, or a file system without locks
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        os.close(place)
+
+
+def _locked(folder: Path) -> int:
+    """A descriptor that holds the lock of `folder` until it is closed, by the end of the process at the latest."""
+    import fcntl
+
+    place = os.open(folder, os.O_RDONLY)
+    try:
         try:
-            with no_progress_bars():
-                module, tokenizer = _read_gguf(file)
-                _tie_equal_layers(module)
-                module.save_pretrained(work)
-                tokenizer.save_pretrained(work)
-        except Exception as error:
-            raise UsageError(f"{file} cannot be converted: {first_line(error)}") from error
+            fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            note(f"waiting for another process that converts a model into {folder}")
+            fcntl.flock(place, fcntl.LOCK_EX)
+    except BaseException:
+        os.close(place)
+        raise
+    return place
+
+
+def _remove_left_overs(folder: Path) -> None:
+    """Remove what conversions that were killed have left behind."""
+    for left in folder.parent.glob(f".{glob_escape(folder.name)}-*"):
+        shutil.rmtree(left, ignore_errors=True)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from draftproof.errors import UsageError
+from draftproof.errors import UnsupportedModelError, UsageError
 from draftproof.models.arguments import ForwardArguments
 from draftproof.models.attention import attending
 from draftproof.models.cache import Pass, Segment
@@ -20,7 +20,7 @@ from draftproof.models.protocol import Output, Step
 from draftproof.models.quantised import why_modules_mix, why_rows_mix
 from draftproof.models.selfcheck import check_forward, find_continuing
 from draftproof.models.session import HFSession
-from draftproof.models.support import check_config, check_module, context_limit, num_rows
+from draftproof.models.support import biases_by_place, check_config, check_module, context_limit, num_rows
 
 
 class HFModel:
@@ -71,17 +71,18 @@ class HFModel:
         self.rows_mix: str | None = why_rows_mix(config) or why_modules_mix(module)
         self.output_device: torch.device = self.device
         self.slack = Slack()
-        self.supports_trees: bool = not any(kind.num_states for kind in self.layer_kinds)
-        self.continuing = Continuing.FREELY
         self._arguments = ForwardArguments(module, self.layer_kinds)
+        has_states = any(kind.num_states for kind in self.layer_kinds)
+        self.supports_trees: bool = not has_states and self._arguments.takes_positions and not biases_by_place(config)
+        self.continuing = Continuing.FREELY
         self._configs = list({id(part.config): part.config for part in module.modules() if hasattr(part, "config")}.values())
         self._shares_passes = False
         self._entry_bytes: list[tuple[int, LayerCache]] | None = None
         self._turn = threading.RLock()
-        if not self.supports_trees:
+        if has_states:
             self.continuing = find_continuing(self)
         if check:
-            check_forward(self)
+            self._check()
 
     @classmethod
     def from_pretrained(cls, name_or_path: str, **options: Any) -> HFModel:
@@ -89,6 +90,16 @@ class HFModel:
         from draftproof.models.load import load_model
 
         return load_model(name_or_path, **options)
+
+    def _check(self) -> None:
+        """Compare with the model's own forward; once more where a pass has shown that layers attend by code of their own."""
+        configs = self._configs
+        try:
+            check_forward(self)
+        except UnsupportedModelError:
+            if self._configs is configs:
+                raise
+            check_forward(self)
 
     def session_bytes(self, num_tokens: int) -> int:
         """What a session of `num_tokens` tokens takes at most, by what one that has read a token was found to take."""
@@ -178,7 +189,11 @@ class HFModel:
         if step.parents is not None:
             check_parents(step.parents, count)
             if not self.supports_trees and not is_chain(step.parents):
-                raise UsageError(f"{self.name} has recurrent layers, which read chains only: parents must follow each other")
+                recurrent = any(kind.num_states for kind in self.layer_kinds)
+                why = (
+                    "has recurrent layers, which read" if recurrent else "takes the place of a token for its position: it reads"
+                )
+                raise UsageError(f"{self.name} {why} chains only: parents must follow each other")
         if step.rows is not None and any(not 0 <= row < count for row in step.rows):
             raise UsageError(f"rows {list(step.rows)} must lie in 0..{count - 1}")
         if any(not 0 <= layer <= self.num_layers for layer in step.hidden):
@@ -217,8 +232,10 @@ class HFModel:
         hidden = any(step.hidden for step in steps)
         with attending(current, self._configs):
             result = self.module(input_ids=tokens, **self._arguments.of(current, positions, rows, hidden))
+        if current.num_attended < current.num_updates:
+            self._configs = []  # layers that attend by code of their own know `sdpa` by its name only
         if len(steps) == 1:
-            self._shares_passes = current.can_be_shared
+            self._shares_passes = current.can_be_shared and self._arguments.takes_positions
         logits = result.logits[0, :, : self.vocab_size]
         if not self._arguments.takes_rows and isinstance(rows, torch.Tensor):
             logits = logits[rows]

@@ -45,6 +45,11 @@ def check_module(module: Any) -> None:
         )
 
 
+def biases_by_place(config: Any) -> bool:
+    """Whether attention is biased by where a key lies in the cache (ALiBi), which for a tree's node is another thing."""
+    return bool(getattr(config, "alibi", False) or getattr(getattr(config, "attn_config", None), "alibi", False))
+
+
 def num_rows(head: Any) -> int:
     """How many token ids an output layer gives logits for; a quantised one keeps its weights behind other names."""
     return int(getattr(head, "out_features", None) or head.weight.shape[0])

@@ -21,6 +21,7 @@ from draftproof.core.params import SamplingParams
 from draftproof.core.records import Round
 from draftproof.core.verify_curve import VerifyCurve
 from draftproof.decode.decoder import SpeculativeDecoder
+from draftproof.decode.measured_costs import outside_passes
 from draftproof.models.protocol import LanguageModel, Session, Step
 
 LENGTHS = (1, 2, 3, 4, 5, 6, 7, 9, 12, 16, 17, 24, 32, 33)
@@ -202,7 +203,9 @@ def time_outside(
     for length in lengths:
         run = replace(short, num_speculative_tokens=length, max_tokens=max(tokens, 2 * length + 2))
         rounds += [r for r in decoder.generate(prompt, run).rounds if not r.reads_prompt]
-    return fit_outside([r.seconds.rest for r in plain], [(len(r.draft_tokens), _outside(r)) for r in rounds])
+    return fit_outside(
+        [r.seconds.rest for r in plain], [(len(r.draft_tokens), outside_passes(r.seconds, decoder.drafter)) for r in rounds]
+    )
 
 
 def fit_outside(plain: Sequence[float], rounds: Sequence[tuple[int, float]]) -> Outside:
@@ -221,10 +224,6 @@ def fit_outside(plain: Sequence[float], rounds: Sequence[tuple[int, float]]) -> 
     if slope < 0 or fixed < 0:
         return Outside(float(np.mean([s for _, s in points])), 0.0, base)
     return Outside(float(fixed), float(slope), base)
-
-
-def _outside(record: Round) -> float:
-    return record.seconds.rest + record.seconds.draft - record.seconds.draft_forward
 
 
 def _relative_spread(times: Sequence[float]) -> float:

@@ -106,9 +106,7 @@ class Row:
         self._decides = True
         session: Any = self._session
         foreseen = self._controller.foreseen(session, self._context)
-        depth = self._controller.begin(
-            Situation(length=self.length, unread=1, longest=longest, remaining=remaining, foreseen=foreseen)
-        )
+        depth = self._controller.begin(Situation(length=self.length, longest=longest, remaining=remaining, foreseen=foreseen))
         if self._controller.choice is not None and hasattr(session, "choose"):
             session.choose(self._controller.choice)
         return depth

@@ -35,7 +35,7 @@ class Ledger:
         """Plain tokens' time spent beyond what plain decoding would have taken; negative while ahead."""
         self.emitted = 0
         self.prompt = 0.0
-        """Work of reading prompts, which plain decoding does too."""
+        """Work of reading the prompt, which plain decoding does too; what a chat has read before counts as well."""
 
     def affords(self, cost: float) -> bool:
         """Whether a round of this cost would keep within the share if it emitted one token only."""

@@ -10,9 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from transformers.cache_utils import CacheLayerMixin
 
-from draftproof.models.caches.slabs import BLOCK, Slabs, moved
+from draftproof.models.caches.slabs import BLOCK, SlabLayer, Slabs, moved
 from draftproof.models.layout import Layout, ancestors, blank_mask
 
 States = tuple[torch.Tensor, torch.Tensor]
@@ -79,44 +78,19 @@ class FullLayers:
         self.length = 0
 
 
-class FullLayer(CacheLayerMixin):
+class FullLayer(SlabLayer):
     """Keys [1, heads, room, width] and values of one layer, views of `owner`'s storage; `owner.length` of them are live."""
 
     is_sliding = False
 
-    def __init__(self, owner: FullLayers, number: int) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.owner = owner
-        self.number = number
-
-    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        self.keys = self.owner.slabs.claim("keys", self.number, key_states)
-        self.values = self.owner.slabs.claim("values", self.number, value_states)
-        self.is_initialized = True
-
     def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> States:
         """Write the new states after the live ones; views of both together. The owner has reserved the room."""
-        if not self.is_initialized:
-            self.lazy_initialization(key_states, value_states)
-        assert self.keys is not None and self.values is not None
+        keys, values = self.claimed(key_states, value_states)
         start = self.owner.length
         end = start + key_states.shape[-2]
-        self.keys[:, :, start:end] = key_states
-        self.values[:, :, start:end] = value_states
-        return self.keys[:, :, :end], self.values[:, :, :end]
-
-    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        return self.owner.length + query_length, 0
-
-    def get_seq_length(self) -> int:
-        return self.owner.length
-
-    def get_max_length(self) -> int:
-        return -1
-
-    def get_max_cache_shape(self) -> int:
-        """`get_max_length` under the name that earlier versions of transformers ask for."""
-        return -1
+        keys[:, :, start:end] = key_states
+        values[:, :, start:end] = value_states
+        return keys[:, :, :end], values[:, :, :end]
 
 
 def additive_mask(layout: Layout, dtype: torch.dtype, device: torch.device) -> torch.Tensor | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
+from transformers.cache_utils import CacheLayerMixin
 
 BLOCK = 256
 """Tokens by which room is rounded up."""
@@ -72,6 +73,42 @@ class Slabs:
     def drop(self) -> None:
         self._slabs = {}
         self.room = 0
+
+
+class SlabLayer(CacheLayerMixin):
+    """One layer whose keys [1, heads, room, width] and values are views of its owner's slabs: what transformers asks of it."""
+
+    owner: Any
+
+    def __init__(self, owner: Any, number: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.owner = owner
+        self.number = number
+
+    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
+        self.keys = self.owner.slabs.claim("keys", self.number, key_states)
+        self.values = self.owner.slabs.claim("values", self.number, value_states)
+        self.is_initialized = True
+
+    def claimed(self, key_states: torch.Tensor, value_states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The layer's storage for states of this shape."""
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        assert self.keys is not None and self.values is not None
+        return self.keys, self.values
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        return self.owner.length + query_length, 0
+
+    def get_seq_length(self) -> int:
+        return self.owner.length
+
+    def get_max_length(self) -> int:
+        return -1
+
+    def get_max_cache_shape(self) -> int:
+        """`get_max_length` under the name that earlier versions of transformers ask for."""
+        return -1
 
 
 def moved(path: list[int]) -> tuple[list[int], list[int]]:

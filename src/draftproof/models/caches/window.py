@@ -12,10 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from transformers.cache_utils import CacheLayerMixin
 
 from draftproof.models.caches.full import States
-from draftproof.models.caches.slabs import BLOCK, Slabs, moved
+from draftproof.models.caches.slabs import BLOCK, SlabLayer, Slabs, moved
 from draftproof.models.layout import Layout, ancestors, blank_mask
 
 
@@ -183,33 +182,21 @@ class ChunkLayers(WindowLayers):
         return positions[:, None] // self.window == others[None, :] // self.window
 
 
-class WindowLayer(CacheLayerMixin):
+class WindowLayer(SlabLayer):
     """Keys [1, heads, room, width] and values of one layer, views of `owner`'s ring."""
 
     is_sliding = True
 
-    def __init__(self, owner: WindowLayers, number: int) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.owner = owner
-        self.number = number
-
-    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        self.keys = self.owner.slabs.claim("keys", self.number, key_states)
-        self.values = self.owner.slabs.claim("values", self.number, value_states)
-        self.is_initialized = True
-
     def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> States:
         """Write the new states; what this pass sees, in the order of `owner.shown()`."""
-        if not self.is_initialized:
-            self.lazy_initialization(key_states, value_states)
-        assert self.keys is not None and self.values is not None
+        keys, values = self.claimed(key_states, value_states)
         if self.owner.is_apart:
-            return self._beside(self.keys, key_states), self._beside(self.values, value_states)
+            return self._beside(keys, key_states), self._beside(values, value_states)
         layout = self.owner.layout
         places = self.owner.places(layout.start, layout.end)
-        self.keys[:, :, places], self.values[:, :, places] = key_states, value_states
+        keys[:, :, places], values[:, :, places] = key_states, value_states
         shown = layout.end if self.owner.written <= self.owner.room else self.owner.room
-        return self.keys[:, :, :shown], self.values[:, :, :shown]
+        return keys[:, :, :shown], values[:, :, :shown]
 
     def _beside(self, ring: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
         """The window before the pass with the pass's tokens after it, in a tensor of its own; the ring gets the last ones."""
@@ -219,16 +206,3 @@ class WindowLayer(CacheLayerMixin):
         stays = min(layout.count, owner.room)
         ring[:, :, owner.places(layout.end - stays, layout.end)] = new[:, :, -stays:]
         return both
-
-    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        return self.owner.length + query_length, 0
-
-    def get_seq_length(self) -> int:
-        return self.owner.length
-
-    def get_max_length(self) -> int:
-        return -1
-
-    def get_max_cache_shape(self) -> int:
-        """`get_max_length` under the name that earlier versions of transformers ask for."""
-        return -1
