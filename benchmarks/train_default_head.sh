@@ -4,7 +4,7 @@
 #   benchmarks/train_default_head.sh [FOLDER]
 #
 # Every step goes on where it was interrupted. PROMPTS names a file of prompts to answer beside the built-in ones. The defaults
-# are meant for a night on a few cores; smaller settings (see tests/test_benchmarks_train.py) go through the same motions.
+# are meant for a night on a few cores; smaller settings (see tests/cli/test_train.py) go through the same motions.
 set -euo pipefail
 
 FOLDER=${1:-default-head}
