@@ -214,13 +214,15 @@ def test_the_comparison_with_vllm_counts_alike(tmp_path: Path, capsys: pytest.Ca
     for text, one in zip(texts, ours["per_text"], strict=True):
         assert one["accepted"][0] <= one["drafts"] <= one["draft_tokens"] <= 4 * one["drafts"] and one["drafts"] <= len(text)
     assert compare._lacking(raw, "suffix", ["greedy", "T=0.7"], "vLLM") == ["T=0.7"]
+    compare.report(argparse.Namespace(raw=raw, positions=4))
+    table = capsys.readouterr().out
+    assert "| suffix | greedy | vLLM | 10 | 2.0 | 50.0 | 20.0 | 10.0 | 0.0 | 1.80 |" in table and "2 of 2 texts equal" in table
     compare.in_ours(raw, job | {"replay": True}, {"greedy": texts})
     again = json.loads(raw.read_text().splitlines()[2])
     assert again["texts"] == texts and again["drafts"] == ours["drafts"] and again["draft_tokens"] == ours["draft_tokens"]
     assert all(abs(one - other) <= len(texts) for one, other in zip(again["accepted"], ours["accepted"], strict=True))
     compare.report(argparse.Namespace(raw=raw, positions=4))
-    table = capsys.readouterr().out
-    assert "| suffix | greedy | vLLM | 10 | 2.0 | 50.0 | 20.0 | 10.0 | 0.0 | 1.80 |" in table and "2 of 2 texts equal" in table
+    assert "| apart, points | vLLM's texts |" in capsys.readouterr().out
 
 
 def test_one_engine_serves_all_proposers_of_ours_of_one_length() -> None:
