@@ -34,9 +34,8 @@ from draftproof.models.transcript import Vocabularies
 from random_heads import random_head, random_state
 from tiny import llama
 
-TARGET = TableModel(
-    [[1.0 if j in ((i + 1) % 8,) else 0.0 for j in range(8)] for i in range(8)], name="target", hidden=random_state
-)
+CYCLE = [[1.0 if j == (i + 1) % 8 else 0.0 for j in range(8)] for i in range(8)]
+TARGET = TableModel(CYCLE, name="target", hidden=random_state)
 LIKELY = TableModel([[0.6 if j == (i + 1) % 8 else 0.4 / 7 for j in range(8)] for i in range(8)], name="draft")
 TREE = TreeShape.from_levels((2, 2, 1, 1))
 CORPUS = np.arange(40) % 8
@@ -127,6 +126,16 @@ def test_never_more_than_the_budget(drafter):
             assert depth(record.draft_parents) <= min(4, left - 1)
             assert len(record.draft_tokens) <= (len(TREE) if drafter.trees else 4)
             left -= len(record.tokens)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_draft_ends_where_the_targets_context_does(drafter, temperature):
+    """The last passes hold fewer tokens than a tree of full shape has, down to none."""
+    target = TableModel(CYCLE, name="target", hidden=random_state, max_length=len(PROMPT) + 12)
+    made = SpeculativeDecoder(drafter, target, speculative_config={"num_speculative_tokens": 4, "costs": COSTS})
+    params = SamplingParams(max_tokens=12, seed=3, temperature=temperature)
+    result = made.generate(PROMPT, params)
+    assert result.token_ids == made.plain.generate(PROMPT, params).token_ids and len(result.token_ids) == 12
 
 
 def test_requests_share_nothing(drafter):

@@ -139,7 +139,12 @@ class DraftModelSession:
             if count == 1
             else self._laws.best_tokens(logits, context, path, count)
         )
-        return [draft.guess(token, parent) for token in best]
+        nodes: list[int] = []
+        for token in best:
+            if draft.room_under(parent) <= 0:  # the target's context holds no more in one pass
+                break
+            nodes.append(draft.guess(token, parent))
+        return nodes
 
     def _fits(self, length: int) -> bool:
         return self._model.max_length is None or length <= self._model.max_length
