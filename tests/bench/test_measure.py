@@ -187,6 +187,32 @@ def test_acceptance_of_100_percent_with_few_drafts_is_not_shown_alone() -> None:
     assert any("only 10% of rounds had a draft, 100% of drafts accepted" in note for note in bench_result(result).notes)
 
 
+class Interrupted(FakeArm):
+    """The keyboard interrupts it in its `last` call."""
+
+    def __init__(self, name: str, last: int) -> None:
+        super().__init__(name, 1.0)
+        self.last = last
+
+    def run(self, ids: tuple[int, ...], params: SamplingParams) -> Run:
+        if len(self.calls) + 1 == self.last:
+            raise KeyboardInterrupt
+        return super().run(ids, params)
+
+
+def test_an_interrupted_measurement_keeps_the_prompts_that_every_arm_finished() -> None:
+    """The first call is the warm-up, so the fifth is the first prompt's second repetition."""
+    result = measured(FakeArm("plain", 1.0), Interrupted("cut", 5))
+    assert kinds(result) == ["interrupted"] and "3 of 6" in result["flags"][0]["message"]
+    assert [len(arm["runs"]) for arm in result["arms"]] == [3, 3]
+    assert result["arms"][1]["ratio_to_plain"]["median"] == 1.0
+    early = measured(FakeArm("plain", 1.0), Interrupted("cut", 3))
+    assert "1 of 6" in early["flags"][0]["message"] and list(early["arms"][1]["tasks"]) == ["qa"]
+    assert task_result(early) is None
+    with pytest.raises(KeyboardInterrupt):
+        measured(FakeArm("plain", 1.0), Interrupted("cut", 2))
+
+
 def test_what_cannot_be_measured_is_refused_before_anything_runs() -> None:
     arm = FakeArm("plain", 1.0)
     for arms, prompts, params, said in (

@@ -32,7 +32,8 @@ class Measured:
 
 @dataclass(frozen=True)
 class Measurement:
-    """Everything raw. calibrations: seconds of a fixed piece of work before every prompt; loads: the system's load then."""
+    """Everything raw. calibrations: seconds of a fixed piece of work before every prompt; loads: the system's load then.
+    interrupted: it was ended early, and `runs` are those of the prompts that every arm had finished."""
 
     arms: tuple[Arm, ...]
     prompts: tuple[Encoded, ...]
@@ -41,6 +42,7 @@ class Measurement:
     runs: tuple[Measured, ...]
     calibrations: tuple[float, ...]
     loads: tuple[float, ...] = field(default=())
+    interrupted: bool = False
 
     def of(self, arm: str) -> list[Measured]:
         """The runs of one arm, in order."""
@@ -56,7 +58,8 @@ def measure(
     progress: Progress | None = None,
     calibrate: Callable[[], float] = calibration_pass,
 ) -> Measurement:
-    """Run all arms. A prompt has one seed, `params.seed` plus its number, for every arm and repetition.
+    """Run all arms. A prompt has one seed, `params.seed` plus its number, for every arm and repetition. An
+    interruption from the keyboard ends it with what every arm has finished; KeyboardInterrupt when that is nothing.
 
     UsageError: fewer than one prompt, arms of the same name, no seed."""
     check(arms, prompts, params)
@@ -69,16 +72,25 @@ def measure(
     runs: list[Measured] = []
     calibrations: list[float] = []
     loads: list[float] = []
-    for repeat in range(repeats):
-        for index, prompt in enumerate(prompts):
+    interrupted = False
+    try:
+        for turn in range(len(prompts) * repeats):
+            repeat, index = divmod(turn, len(prompts))
+            seeded = replace(params, seed=(params.seed or 0) + index)
             calibrations.append(calibrate())
             loads.append(_load())
             for arm in order_of(arms, index + repeat):
                 tell(f"{arm.name}, prompt {index + 1} of {len(prompts)}", len(arms) + len(runs), total)
-                seeded = replace(params, seed=(params.seed or 0) + index)
-                runs.append(Measured(arm.name, index, repeat, len(runs), arm.run(prompt.ids, seeded)))
+                runs.append(Measured(arm.name, index, repeat, len(runs), arm.run(prompts[index].ids, seeded)))
+    except KeyboardInterrupt:
+        interrupted = True
+        del runs[len(runs) // len(arms) * len(arms) :]
+        if not runs:
+            raise
     tell("done", total, total)
-    return Measurement(tuple(arms), tuple(prompts), params, repeats, tuple(runs), tuple(calibrations), tuple(loads))
+    return Measurement(
+        tuple(arms), tuple(prompts), params, repeats, tuple(runs), tuple(calibrations), tuple(loads), interrupted
+    )
 
 
 def order_of(arms: Sequence[Arm], turn: int) -> list[Arm]:

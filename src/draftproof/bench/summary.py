@@ -139,7 +139,7 @@ def task_table(measurement: Measurement, arm: Arm) -> dict[str, dict[str, Any]]:
     """Task -> tokens per second and ratio to plain, as Spec-Bench tabulates; other workloads are tasks of their own."""
     task = [task_of(prompt.item.workload) for prompt in measurement.prompts]
     table = {}
-    for name in dict.fromkeys(task):
+    for name in dict.fromkeys(task[m.prompt] for m in measurement.runs):
         runs = [m for m in measurement.of(arm.name) if task[m.prompt] == name]
         plain = [m for m in measurement.of(PLAIN) if task[m.prompt] == name]
         ratio = paired_ratio(total_times(plain), total_times(runs)) if plain else None
@@ -187,6 +187,11 @@ def flags_of(measurement: Measurement, different: Sequence[Mapping[str, Any]], d
         why = "it must not" if kind == "text differs" else f"in {dtype} near-ties may fall either way"
         message = f"{name}: text differs from plain decoding on {len(own)} prompts, largest top-2 gap {gap:.3g}; {why}"
         flags.append(Flag(kind, message, name))
+    if measurement.interrupted:
+        done, meant = len(measurement.of(PLAIN)), len(measurement.prompts) * measurement.repeats
+        flags.append(
+            Flag("interrupted", f"interrupted: every arm ran {done} of {meant} prompts and repetitions; the rest is missing")
+        )
     return flags
 
 

@@ -95,6 +95,8 @@ def execute(flags: Mapping[str, Any]) -> None:
             check_writable(flags[name])
     document = run(flags, specs, rates, params, items)
     show(document, flags)
+    if any(flag["kind"] == "interrupted" for flag in document["flags"]):
+        raise KeyboardInterrupt
 
 
 def sampling(flags: Mapping[str, Any], tokens: int) -> SamplingParams:
