@@ -10,14 +10,13 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from draftproof.bench.provenance import provenance
 from draftproof.drafters.draft_model import DraftModel
 from draftproof.errors import UsageError
 from draftproof.models.hf import HFModel
@@ -30,7 +29,7 @@ from draftproof.train.check import Measured, acceptance_faults, measured_accepta
 from draftproof.train.heldout import Acceptance
 from draftproof.train.loop import Look, Settings, Training, split
 from draftproof.train.losses import LOSSES
-from draftproof.train.report import CARD, CHECKED_PROMPTS, card, counts
+from draftproof.train.report import CARD, CHECKED_PROMPTS, card, facts_of
 from draftproof.train.speedup import CONTEXT, REPEATS, HeadCosts
 from draftproof.train.states import COLDEST, heats
 from draftproof.train.store import Text
@@ -158,16 +157,7 @@ def train_draft(
     chosen = training.held_out[:CHECKED_PROMPTS]
     longest = min(max(text.answer for text in chosen), 128)
     measured = measured_acceptance(target, DraftModel(loaded), chosen, recipe.length, longest)
-    facts = {
-        "recipe": asdict(recipe),
-        "settings": asdict(settings),
-        "texts": {"train": counts(train), "held_out": counts(held), **dict(about_texts or {})},
-        "steps": len(training.losses),
-        "stopped_early": training.stopped_early,
-        "held_out_acceptance": asdict(foretold),
-        "plan": {"verify": costs.verify, "draft": costs.draft, "best": costs.best(foretold.marginal)},
-        "provenance": provenance(target, seed=settings.seed),
-    }
+    facts = facts_of(target, recipe, training, (train, held), foretold, costs, about_texts)
     faults = acceptance_faults(measured, foretold.marginal)
     (folder / "draftproof.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
     (folder / CARD).write_text(card("draft_model", target.name, facts, foretold.marginal, measured, faults), encoding="utf-8")

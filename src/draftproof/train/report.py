@@ -5,9 +5,15 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
+from draftproof.bench.provenance import provenance
+from draftproof.models.protocol import LanguageModel
 from draftproof.train.check import Measured
+from draftproof.train.heldout import Acceptance
+from draftproof.train.loop import Training
+from draftproof.train.speedup import HeadCosts
 from draftproof.train.store import Text
 
 CHECKED_PROMPTS = 16
@@ -20,6 +26,29 @@ def counts(texts: Sequence[Text]) -> dict[str, Any]:
         "texts": len(texts),
         "answer_tokens": sum(text.answer for text in texts),
         "sources": dict(Counter(text.source for text in texts)),
+    }
+
+
+def facts_of(
+    target: LanguageModel,
+    recipe: Any,
+    training: Training,
+    texts: tuple[Sequence[Text], Sequence[Text]],
+    foretold: Acceptance,
+    costs: HeadCosts,
+    about_texts: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    """What is kept beside the weights and told on the card. recipe: a dataclass. texts: those trained on, those held out."""
+    train, held = texts
+    return {
+        "recipe": asdict(recipe),
+        "settings": asdict(training.settings),
+        "texts": {"train": counts(train), "held_out": counts(held), **dict(about_texts or {})},
+        "steps": len(training.losses),
+        "stopped_early": training.stopped_early,
+        "held_out_acceptance": asdict(foretold),
+        "plan": {"verify": costs.verify, "draft": costs.draft, "best": costs.best(foretold.marginal)},
+        "provenance": provenance(target, seed=training.settings.seed),
     }
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from draftproof.bench.provenance import provenance
 from draftproof.errors import UsageError
 from draftproof.heads.eagle import Eagle
 from draftproof.heads.eagle3 import Eagle3
@@ -28,7 +27,7 @@ from draftproof.train.check import (
     measured_acceptance,
 )
 from draftproof.train.loop import Look, Settings, Training, frequent_ids, split
-from draftproof.train.report import CARD, CHECKED_PROMPTS, card, counts
+from draftproof.train.report import CARD, CHECKED_PROMPTS, card, facts_of
 from draftproof.train.speedup import time_head
 from draftproof.train.store import Text
 from draftproof.train.task import HeadTask
@@ -134,16 +133,7 @@ def train_head(
     training = Training(HeadTask(target, head, states), train, held, settings, folder, costs, tell, warn)
     training.run()
     foretold = training.evaluate()
-    facts = {
-        "recipe": asdict(recipe),
-        "settings": asdict(settings),
-        "texts": {"train": counts(train), "held_out": counts(held), **dict(about_texts or {})},
-        "steps": len(training.losses),
-        "stopped_early": training.stopped_early,
-        "held_out_acceptance": asdict(foretold),
-        "plan": {"verify": costs.verify, "draft": costs.draft, "best": costs.best(foretold.marginal)},
-        "provenance": provenance(target, seed=settings.seed),
-    }
+    facts = facts_of(target, recipe, training, (train, held), foretold, costs, about_texts)
     save_head(folder, head.to(torch.bfloat16), view, length=recipe.length, card=facts)
     loaded = load_head(folder, view, recipe.method)
     checked = _checked(target, loaded, training.held_out, foretold.marginal, recipe.length)
