@@ -3,8 +3,8 @@
 #
 #   benchmarks/train_default_head.sh [FOLDER]
 #
-# Every step goes on where it was interrupted. PROMPTS names a file of prompts to answer beside the built-in ones. The defaults
-# are meant for a night on a few cores; smaller settings (see tests/cli/test_train.py) go through the same motions.
+# Every step goes on where it was interrupted. PROMPTS names a file of prompts to answer beside the target's own and the built-in
+# ones. The defaults are meant for a night on a few cores; smaller settings (see tests/cli/test_train.py) go through the same motions.
 set -euo pipefail
 
 FOLDER=${1:-default-head}
@@ -17,12 +17,18 @@ DRAFT_VOCAB_SIZE=${DRAFT_VOCAB_SIZE:-4096}
 BATCH_SIZE=${BATCH_SIZE:-2}
 CACHE_GB=${CACHE_GB:-12}
 LIMIT=${LIMIT:-}
+INVENTED=${INVENTED:-3200}
 
-# 1. The target answers; its own text is what its drafts will be verified against.
-$DRAFTPROOF train data --target "$TARGET" ${PROMPTS:+--data "$PROMPTS"} --builtin chat --builtin code --builtin summary \
+# 1. The target makes up questions: most of what a chat model is asked is like them.
+mkdir -p "$FOLDER"
+$DRAFTPROOF train prompts --target "$TARGET" --count "$INVENTED" --dtype float32 --out "$FOLDER/invented.jsonl"
+cat ${PROMPTS:+"$PROMPTS"} "$FOLDER/invented.jsonl" > "$FOLDER/prompts.jsonl"
+
+# 2. The target answers; its own text is what its drafts will be verified against.
+$DRAFTPROOF train data --target "$TARGET" --data "$FOLDER/prompts.jsonl" --builtin chat --builtin code --builtin summary \
     ${LIMIT:+--limit "$LIMIT"} --max-tokens "$MAX_TOKENS" --dtype float32 --out "$FOLDER/texts"
 
-# 2. The head, its hidden states kept on disk between epochs; checks and card at the end.
+# 3. The head, its hidden states kept on disk between epochs; checks and card at the end.
 $DRAFTPROOF train eagle3 --target "$TARGET" --data "$FOLDER/texts" --cache "$FOLDER/states" --cache-gb "$CACHE_GB" \
     --draft-vocab-size "$DRAFT_VOCAB_SIZE" --max-length 700 --batch-size "$BATCH_SIZE" --learning-rate 3e-3 \
     --early-unroll 2 --unroll 4 --steps "$STEPS" --evaluate-every "$EVALUATE_EVERY" --patience 0 --out "$FOLDER/head"

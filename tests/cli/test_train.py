@@ -23,7 +23,7 @@ def model(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models") / "tiny"
     llama(num_hidden_layers=4, max_position_embeddings=1024).save_pretrained(folder)
     tokenizer = word_tokenizer()
-    tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }} {% endfor %}"
+    tokenizer.chat_template = "w2 {% for m in messages %}{{ m['content'] }} {% endfor %}"
     tokenizer.save_pretrained(folder)
     return folder
 
@@ -43,6 +43,7 @@ def test_the_recipe_of_the_default_head_in_small(model, prompts, tmp_path):
         "TARGET": str(model),
         "PROMPTS": str(prompts),
         "LIMIT": "130",
+        "INVENTED": "6",
         "MAX_TOKENS": "12",
         "STEPS": "4",
         "EVALUATE_EVERY": "2",
@@ -51,6 +52,7 @@ def test_the_recipe_of_the_default_head_in_small(model, prompts, tmp_path):
     script = [str(ROOT / "benchmarks" / "train_default_head.sh"), str(tmp_path)]
     done = subprocess.run(script, env=environment, capture_output=True, text=True, timeout=500, check=False)
     assert (tmp_path / "head" / "model.safetensors").exists(), done.stderr
+    assert (tmp_path / "invented.jsonl").exists() and "questions" in done.stderr
     assert "hidden states of" in done.stderr and "few: below" in done.stderr
     looks = [line for line in done.stderr.splitlines() if line.startswith("step ")]
     assert len(looks) == 2 and "tokens a round" in looks[0]

@@ -39,11 +39,35 @@ Part = Annotated[
 def register(app: typer.Typer) -> None:
     """Add the group of commands to `app`."""
     group = typer.Typer(help="Train draft heads and draft models on text the target wrote itself.", no_args_is_help=True)
+    group.command("prompts")(prompts)
     group.command("data")(data)
     for method in ("medusa", "eagle", "eagle3"):
         group.command(method, help=f"Train a head for method {method}.")(_trainer(method))
     group.command("draft")(draft)
     app.add_typer(group, name="train")
+
+
+def prompts(
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="JSON lines; an interrupted run goes on from there.")],
+    count: Annotated[int, typer.Option("--count", metavar="N", min=1, help="Questions begun; poor ones are left out.")] = 1000,
+    target: options.Target = None,
+    max_tokens: Annotated[int, typer.Option("--max-tokens", metavar="N", min=1, help="Longer questions are left out.")] = 96,
+    temperature: Annotated[float, typer.Option("--temperature", metavar="X", min=0, help="They are drawn at.")] = 0.9,
+    batch_size: Annotated[int, typer.Option("--batch-size", metavar="N", min=1, help="Questions at a time.")] = 32,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Another seed gives other questions.")] = 0,
+    dtype: options.Dtype = "auto",
+    device: options.Device = "auto",
+    threads: options.Threads = None,
+) -> None:
+    """Let the target make up questions of its own, as prompts for `train data`."""
+    from draftproof.cli.progress import telling
+    from draftproof.train.invented import Inventing, invent
+
+    model = load_target(target, dtype, device, threads)
+    with telling() as tell:
+        how = Inventing(count, temperature, max_tokens, seed, batch_size)
+        kept = invent(model, model.tokenizer, how, out, lambda done, total: tell("questions", done, total))
+    typer.echo(f"{kept} prompts are in {out}; next: draftproof train data --data {out} --out texts")
 
 
 def data(

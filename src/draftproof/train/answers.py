@@ -74,7 +74,8 @@ def write_answers(
     if not open_ones:
         return len(given)
     decoder = PlainDecoder(target)
-    for index, result in decoder.as_finished([ids for _, ids in open_ones], params, batch_size=how.batch_size):
+    answers = decoder.as_finished([ids for _, ids in open_ones], params, batch_size=how.batch_size)
+    for written, (index, result) in enumerate(answers, len(given) + 1):
         if result.finish_reason == "error":
             continue
         prompt, ids = open_ones[index]
@@ -89,7 +90,7 @@ def write_answers(
         )
         writer.append(text)
         tokens += text.answer
-        progress(len(writer.done), len(fitting), tokens)
+        progress(len(fitting) - len(missing) + written, len(fitting), tokens)
     return len(missing)
 
 
