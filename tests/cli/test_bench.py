@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from draftproof.cli import main as cli
+from draftproof.core.rules import LOSSLESS, RULES
 
 Document = Callable[..., dict[str, Any]]
 Refused = Callable[..., str]
@@ -73,6 +74,25 @@ def test_plan_takes_trees_rules_batches_and_penalties(target: Path, draft: Path,
     assert [-1, -1, 0, 1] in [c["tree"] for c in trees] and {d["method"] for d in got["drafters"]} == {"draft_model", "ngram"}
     assert got["params"]["repetition_penalty"] == 1.2 and all(d["batch"] == 2 for d in got["drafters"])
     assert any("batch 2" in note for note in got["notes"])
+
+
+def test_every_rule_is_foretold_and_measured(target: Path, draft: Path, prompts: Path, document: Document) -> None:
+    """Trees under every rule for trees, chains under the other two; the lossy one is measured, under its name."""
+    all_rules = [{"method": "draft_model", "model": str(draft), "rule": rule} for rule in LOSSLESS]
+    trees = [config | {"tree": "2,1"} for config in all_rules if RULES[config["rule"]].trees]
+    chains = [config for config in all_rules if not RULES[config["rule"]].trees]
+    common = ("--target", target, "--prompts", prompts, *SMALL, "--temperature", 1, "--seed", 1, "--per-workload", 1)
+    asked = [word for config in chains + trees for word in ("--speculative-config", json.dumps(config))]
+    got = document("plan", *common, "-k", 2, "--answers", 1, *asked)
+    found = {(choice["drafter"].split()[-1], choice["tree"] is None) for choice in got["choices"]}
+    assert found == {(rule, not RULES[rule].trees) for rule in LOSSLESS} and len(trees) == 6
+    assert all(1 <= choice["tokens_per_round"] <= 3 for choice in got["choices"])
+    configs = [config | ({} if "tree" in config else {"num_speculative_tokens": 2}) for config in chains + trees]
+    lossy = {"method": "draft_model", "model": str(draft), "num_speculative_tokens": 2, "rule": "typical"}
+    arms = [word for config in [*configs, lossy] for word in ("--arm", json.dumps(config))]
+    measured = document("bench", *common, "--repeat", 1, *arms)["arms"][1:]
+    assert [arm["stats"]["rule"] for arm in measured] == [*(config["rule"] for config in configs), "typical (lossy)"]
+    assert measured[-1]["name"] == "draft_model k=2 typical (lossy)" and not measured[-1]["stats"]["lossless"]
 
 
 def test_plan_makes_a_schedule_by_batch_size(target: Path, prompts: Path, tmp_path: Path, document: Document) -> None:
@@ -184,6 +204,7 @@ def test_report_holds_a_plan_against_a_bench(target: Path, prompts: Path, tmp_pa
         (("plan", "--batch", "4,2"), "several that ascend"),
         (("plan", "--alpha", "0.5", "--turns", "first"), "--turns needs a model"),
         (("plan", "--method", "lookahead"), "measure it with bench"),
+        (("plan", "--rule", "typical"), "cannot foretell rule typical (lossy)"),
         (("plan", "--alpha", "0.5", "--repetition-penalty", "1.1"), "--repetition-penalty needs a model"),
         (("plan", "--tree", "2,x"), "children per level"),
         (("plan", "--speculative-config", '{"num_speculative_tokens": 2}'), "names no method"),

@@ -20,6 +20,12 @@ def test_a_tree_is_drafted_and_verified(document: Run, target: Path, draft: Path
     assert got["stats"]["num_draft_tokens"] > got["stats"]["num_drafts"] * 3
 
 
+@pytest.mark.parametrize("rule", ["k_seq", "greedy_k"])
+def test_rules_for_siblings_verify_chains_too(document: Run, target: Path, draft: Path, rule: str) -> None:
+    got = document(*COMMON, "--target", target, "--draft", draft, "--rule", rule, "--lossless")
+    assert got["stats"]["rule"] == rule and got["stats"]["num_draft_tokens"] > 0
+
+
 def test_the_lossy_rule_says_so_and_lossless_refuses_it(document: Run, refused: Callable[..., str], target: Path) -> None:
     got = document(*COMMON, "--target", target, "--rule", "typical")
     assert got["stats"]["rule"] == "typical (lossy)"

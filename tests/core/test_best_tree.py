@@ -20,9 +20,15 @@ def every_shape(nodes):
 def test_expected_tokens_of_a_shape():
     assert expected_tokens_of_shape([0.6, 0.2], TreeShape((-1, -1, 0))) == pytest.approx(1 + 0.6 + 0.2 + 0.36)
     assert expected_tokens_of_shape([0.5], TreeShape((-1, -1))) == pytest.approx(1.5)
+    by_count = [[0.6], [0.5, 0.3]]
+    assert expected_tokens_of_shape(by_count, TreeShape((-1, -1, 0))) == pytest.approx(1 + 0.5 + 0.3 + 0.5 * 0.6)
 
 
-@pytest.mark.parametrize("acceptance", [(0.6, 0.2), (0.4, 0.3, 0.2), (0.9,), (0.34, 0.33, 0.32), (0.0, 0.0)])
+BY_COUNT = ((0.6,), (0.3, 0.5), (0.3, 0.2, 0.45))
+"""As `greedy_k` has it: the last of k siblings is the one that is drawn."""
+
+
+@pytest.mark.parametrize("acceptance", [(0.6, 0.2), (0.4, 0.3, 0.2), (0.9,), (0.34, 0.33, 0.32), (0.0, 0.0), BY_COUNT])
 @pytest.mark.parametrize("draft_seconds, slope", [(0.0, 0.05), (0.1, 0.01), (0.3, 0.2), (0.02, 0.0)])
 def test_no_shape_is_better(acceptance, draft_seconds, slope):
     def verify(tokens):
@@ -52,7 +58,12 @@ def test_free_verification_of_many_nodes_makes_a_bush():
 
 @pytest.mark.parametrize(
     "acceptance, limits, message",
-    [([], {}, "acceptance is"), ([0.7, 0.6], {}, "sum at most 1"), ([0.5], {"max_nodes": 2, "max_depth": 3}, "max_depth 3")],
+    [
+        ([], {}, "acceptance is"),
+        ([0.7, 0.6], {}, "sum at most 1"),
+        ([[0.7], [0.6]], {}, "k chances in its k-th row"),
+        ([0.5], {"max_nodes": 2, "max_depth": 3}, "max_depth 3"),
+    ],
 )
 def test_bad_values_are_refused(acceptance, limits, message):
     with pytest.raises(UsageError, match=message):

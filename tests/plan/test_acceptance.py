@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,8 @@ from draftproof.errors import UsageError
 from draftproof.plan.acceptance import Judge
 from draftproof.plan.answers import write_answers
 from draftproof.plan.candidate import Candidate
-from draftproof.plan.rounds import expect
+from draftproof.plan.costs import Costs, PassTimes
+from draftproof.plan.rounds import Trace, expect
 
 RNG = np.random.default_rng(17)
 TARGET = RNG.dirichlet(np.full(6, 0.7), size=6)
@@ -24,20 +27,27 @@ COUNT, TOKENS = 250, 20
 
 def foretold_and_decoded(config: dict[str, Any], tree: str | None = None) -> tuple[float, float]:
     """Tokens a round over COUNT texts of TOKENS tokens: from texts of the target, and by decoding other ones."""
-    target, draft = TableModel(TARGET), TableModel(DRAFT)
+    return _foretold_and_decoded(tuple(config.items()), tree)
+
+
+def rate(traces: Sequence[Trace]) -> float:
+    expected = [expect(trace, trace.longest) for trace in traces]
+    return sum(e.num_tokens for e in expected) / sum(e.num_rounds for e in expected)
+
+
+@cache
+def _foretold_and_decoded(items: tuple[tuple[str, Any], ...], tree: str | None) -> tuple[float, float]:
+    target, draft, config = TableModel(TARGET), TableModel(DRAFT), dict(items)
     whole = {"method": "draft_model", "model": "D"} | config | ({"tree": tree} if tree else {})
     candidate = Candidate(SpeculativeConfig.from_dict(whole), draft)
     params = SamplingParams(max_tokens=TOKENS, seed=11)
     texts = write_answers(target, [(i % 6,) for i in range(COUNT)], params)
     readings = candidate.read(target, texts, params, 3, lambda *_: None)
     traces = readings.trees(TreeShape.parse(tree)) if tree else readings.chains(3)
-    k = TreeShape.parse(tree).depth if tree else 3
-    expected = [expect(trace, k) for trace in traces]
-    foretold = sum(e.num_tokens for e in expected) / sum(e.num_rounds for e in expected)
     given = whole if tree else whole | {"num_speculative_tokens": 3}
     decoder = SpeculativeDecoder(draft, target, speculative_config=given)
     results = [decoder.generate([i % 6], SamplingParams(max_tokens=TOKENS, seed=5000 + i)) for i in range(COUNT)]
-    return foretold, sum(len(r.token_ids) for r in results) / sum(len(r.rounds) for r in results)
+    return rate(traces), sum(len(r.token_ids) for r in results) / sum(len(r.rounds) for r in results)
 
 
 @pytest.mark.parametrize(
@@ -59,10 +69,38 @@ def test_chains_are_foretold_under_every_rule(config: dict[str, Any]) -> None:
     assert foretold == pytest.approx(decoded, rel=0.04)
 
 
-@pytest.mark.parametrize("selection", ["without_replacement", "iid"])
-def test_sampled_trees_are_foretold_as_rrs_verifies_them(selection: str) -> None:
-    foretold, decoded = foretold_and_decoded({"rule": "rrs", "tree_selection": selection}, "2,2,1")
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"rule": "rrs", "tree_selection": "without_replacement"},
+        {"rule": "rrs", "tree_selection": "iid"},
+        {"rule": "k_seq"},
+        {"rule": "greedy_k"},
+        {"rule": "match"},
+        {"rule": "gumbel"},
+    ],
+    ids=str,
+)
+def test_sampled_trees_are_foretold_under_every_rule(config: dict[str, Any]) -> None:
+    foretold, decoded = foretold_and_decoded(config, "2,2,1")
     assert foretold == pytest.approx(decoded, rel=0.04)
+
+
+def test_the_best_tree_is_looked_for_by_the_chances_of_as_many_siblings() -> None:
+    """Under `greedy_k` a lone sibling is a draw, and of two the first is the likeliest token: the place is not all."""
+    target, draft = TableModel(TARGET), TableModel(DRAFT)
+    config = SpeculativeConfig.from_dict({"method": "draft_model", "model": "D", "rule": "greedy_k"})
+    candidate = Candidate(config, draft, ("best",))
+    params = SamplingParams(max_tokens=TOKENS, seed=11)
+    texts = write_answers(target, [(i % 6,) for i in range(30)], params)
+    readings = candidate.read(target, texts, params, 3, lambda *_: None)
+    found = readings.best_shape(Costs((PassTimes(10, {n: (1.0,) for n in range(1, 14)}, (0.0,)),)))
+    assert found is not None and len(found) == 12 and not found.is_chain, "nodes cost nothing here, and so there are many"
+    tokens = {shape: rate(readings.trees(shape)) for shape in (found, TreeShape.parse("3,3"), TreeShape.parse("2,2,1"))}
+    assert tokens[found] == max(tokens.values())
+    alone = np.mean([t.accept[:, 0].mean() for t in readings.trees(TreeShape.parse("1,1"))])
+    first = np.mean([t.accept[:, 0].mean() for t in readings.trees(TreeShape.parse("2,1"))])
+    assert first > alone
 
 
 def test_traversal_keeps_at_least_what_is_foretold_for_trees() -> None:
@@ -93,7 +131,9 @@ def test_the_coupled_coin_is_the_share_of_noises_on_which_both_agree() -> None:
 
 
 def test_rules_that_plan_does_not_know_are_refused() -> None:
-    for judge in (lambda: Judge("typical"), lambda: Judge("k_seq", width=2), lambda: Judge("greedy_k", width=3)):
+    for judge in (lambda: Judge("typical"), lambda: Judge("typical", fixed=True), lambda: Judge("block", width=3)):
         with pytest.raises(UsageError, match="measure it with bench"):
             judge()
+    with pytest.raises(UsageError, match="verifies no without_replacement siblings"):
+        Judge("greedy_k", width=2)
     assert Judge("match", fixed=True, width=3).width == 3

@@ -299,7 +299,8 @@ def test_a_trees_rounds_cost_their_levels_and_their_nodes() -> None:
     shape = TreeShape.from_levels([2, 2])
     passes = draft_passes(shape, costs(0.1, 0.1))
     assert passes[2] == pytest.approx(1.0) and passes[6] == pytest.approx(1.0 + 1.1)  # the second pass reads two tokens
-    trace = trace_of_tree(np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0], [1.0, 0.0]]), np.ones(4), shape)
+    places = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0], [1.0, 0.0]])
+    trace = trace_of_tree(lambda count: places[:, :count], np.ones(4), shape)
     assert trace.nodes is not None and trace.nodes.tolist() == [6, 6, 2, 0]
     assert trace.accept[0].tolist() == [1.0, 1.0] and trace.accept[1].tolist() == [1.0, 0.0]
 
@@ -307,8 +308,8 @@ def test_a_trees_rounds_cost_their_levels_and_their_nodes() -> None:
 @pytest.mark.parametrize(
     ("config", "shapes", "said"),
     [
-        ({"method": "draft_model", "model": "D", "rule": "typical"}, (), "cannot foretell a chain under rule 'typical"),
-        ({"method": "draft_model", "model": "D", "rule": "k_seq"}, ("2,2",), "under rule 'k_seq'"),
+        ({"method": "draft_model", "model": "D", "rule": "typical"}, (), "cannot foretell rule typical"),
+        ({"method": "draft_model", "model": "D", "rule": "token"}, ("2,2",), "verifies chains only"),
         ({"method": "draft_model", "model": "D", "tree": "2,1"}, ("2",), "has a tree already"),
         ({"method": "draft_model", "model": "D"}, ("4,4,4",), "at most 32"),
         ({"method": "ngram", "num_speculative_tokens_per_batch_size": [[1, 4, 5]]}, (), "leave the schedule out"),

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from draftproof.bench.arms import PLAIN, Arm, OurArm
+from draftproof.core.rules import RULES
 from draftproof.core.tree import tree_text
 from draftproof.decode.config import SpeculativeConfig
 from draftproof.decode.decoder import SpeculativeDecoder
@@ -113,7 +114,7 @@ def _ours(config: Mapping[str, Any]) -> Spec:
         raise UsageError("an arm without a method is the arm plain: say plain")
     shape = "" if config.get("tree") is None else f" tree {tree_text(checked.tree)}"
     name = f"{checked.method}{shape or f' k={checked.num_speculative_tokens}'}"
-    name += f" {checked.rule_name}" if checked.rule_name else ""
+    name += f" {RULES[checked.rule_name].name}" if checked.rule_name else ""
     name += "".join(f" {key}={value}" for key, value in checked.options.items())
     return Spec("ours", name, config=dict(config))
 

@@ -9,8 +9,7 @@ gumbel    coin 1 / sum_y max(P_y, Q_y P_x / Q_x): both are the arg max under the
 block     no coins: at least i drafts are kept with chance min over j <= i of prod_{m<=j} Q_m/P_m, at most 1 (from 2403.10444:
           the chance to keep a prefix is min(1, its predecessor's times P/Q), and what follows a kept one has the target's law);
           `traversal` on a chain is the same
-trees     one coin a sibling, tried in order as `rrs` does: min(P_b, Q_b)(x) times the chance that the b - 1 earlier ones were
-          rejected, over P(x); with P_b the residual and Q_b the siblings' law left. `traversal` accepts at least as much.
+trees     one coin a sibling: `siblings.py`
 """
 
 from __future__ import annotations
@@ -22,38 +21,57 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from draftproof.core.rules import RULES
+from draftproof.core.records import Selection
+from draftproof.core.rules import LOSSLESS
 from draftproof.errors import UsageError
+from draftproof.plan.siblings import depends_on_count, likeliest, sibling_chances
 
 Floats = NDArray[np.float64]
-PLAYED = 4
-"""Draws of the earlier siblings over which the chance of a later one is averaged."""
-TREE_RULES = ("rrs", "traversal")
-CHAIN_RULES = ("token", "match", "gumbel", "block")
+CHAIN_RULES = ("token", "match", "gumbel", "block", "rrs", "traversal", "k_seq", "greedy_k")
+TREE_RULES = ("rrs", "traversal", "k_seq", "greedy_k", "match", "gumbel")
+"""Rules for sampled drafts; on a chain those for trees are `token` or, `traversal`, `block`."""
 
 
 @dataclass(frozen=True)
 class Judge:
-    """rule: one of CHAIN_RULES or TREE_RULES. fixed: the draft is the draft law's best tokens, not a draw. width: siblings.
-    replaced: siblings are drawn independently (i.i.d.) instead of without replacement."""
+    """rule: one of CHAIN_RULES or TREE_RULES. fixed: the draft is the draft law's best tokens, not a draw. width: most
+    siblings. selection: how they come about."""
 
     rule: str
     fixed: bool = False
     width: int = 1
-    replaced: bool = False
+    selection: Selection = "without_replacement"
 
     def __post_init__(self) -> None:
-        known = TREE_RULES if self.width > 1 and not self.fixed else CHAIN_RULES + TREE_RULES
-        if self.rule not in known and not (self.fixed and self.rule in RULES and RULES[self.rule].lossless):
+        known = TREE_RULES if self.width > 1 else CHAIN_RULES
+        if self.rule not in known and not (self.fixed and self.rule in LOSSLESS):
             shape = "a sampled tree" if self.width > 1 else "a chain"
             raise UsageError(
                 f"plan cannot foretell {shape} under rule {self.rule!r}: measure it with bench; it knows {', '.join(known)}"
             )
+        if self.width > 1 and not self.fixed and self.selection not in LOSSLESS[self.rule].selections:
+            raise UsageError(f"rule {self.rule!r} verifies no {self.selection} siblings")
 
     @property
     def joint(self) -> bool:
         """Whether `laws` gives ratios Q/P, of which only running products have a meaning."""
         return self.rule in ("block", "traversal") and self.width == 1 and not self.fixed
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Numbers of siblings for which `laws` has columns of their own; one stands for all where only places matter."""
+        several = self.width > 1 and not self.fixed and depends_on_count(self.rule, self.selection)
+        return tuple(range(1, self.width + 1)) if several else (self.width,)
+
+    @property
+    def num_columns(self) -> int:
+        return sum(self.counts)
+
+    def places(self, columns: Floats, count: int) -> Floats:
+        """[n, count]: of this judge's columns [n, num_columns], those of nodes with `count` children."""
+        held = count if count in self.counts else self.width
+        first = sum(other for other in self.counts if other < held)
+        return columns[:, first : first + count]
 
     def guesses(self, best: Sequence[Sequence[int]], tokens: Any) -> Floats:
         """Chances [n, width] when drafts are the best tokens: 1 where the b-th best is the token."""
@@ -64,13 +82,12 @@ class Judge:
         return found
 
     def laws(self, target_laws: Any, draft_laws: Any, tokens: Any) -> Floats:
-        """Chances [n, width] from both laws [n, vocab] at the tokens [n]; the ratios Q/P themselves where `joint`."""
+        """Chances [n, num_columns] from both laws [n, vocab] at the tokens [n]; the ratios Q/P themselves where `joint`."""
         if self.fixed:
-            order = [np.argsort(-law, kind="stable")[: self.width].tolist() for law in draft_laws]
-            return self.guesses(order, tokens)
+            return self.guesses([likeliest(law, self.width) for law in draft_laws], tokens)
         if self.width > 1:
-            rows = zip(target_laws, draft_laws, tokens, strict=True)
-            return np.stack([_siblings(p, q, int(x), self.width, self.replaced, i) for i, (p, q, x) in enumerate(rows)])
+            rows = enumerate(zip(target_laws, draft_laws, tokens, strict=True))
+            return np.stack([self._siblings(p, q, int(x), i) for i, (p, q, x) in rows])
         places = np.arange(len(tokens))
         target, draft = (law[places, tokens].astype(np.float64) for law in (target_laws, draft_laws))
         if self.rule == "gumbel":
@@ -80,6 +97,10 @@ class Judge:
         chance = draft if self.rule == "match" else ratio if self.joint else np.minimum(1.0, ratio)
         return np.asarray(chance)[:, None]
 
+    def _siblings(self, target_law: Any, draft_law: Any, token: int, seed: int) -> Floats:
+        found = [sibling_chances(self.rule, self.selection, target_law, draft_law, token, k, seed) for k in self.counts]
+        return np.concatenate(found)
+
 
 def _coupled(target_laws: Any, draft_laws: Any, target: Floats, draft: Floats) -> Floats:
     """1 / sum_y max(P_y, Q_y P_x / Q_x), row by row; 0 where either law gives the token nothing."""
@@ -87,33 +108,3 @@ def _coupled(target_laws: Any, draft_laws: Any, target: Floats, draft: Floats) -
     for row in np.flatnonzero((target > 0) & (draft > 0)):
         found[row] = 1 / np.maximum(target_laws[row], draft_laws[row] * (target[row] / draft[row])).sum(dtype=np.float64)
     return np.minimum(found, 1.0)
-
-
-def _siblings(target_law: Any, draft_law: Any, token: int, width: int, replaced: bool, seed: int) -> Floats:
-    """Chance that each of `width` siblings, tried in order, is the accepted one and is `token`; over the token's own mass."""
-    mass = float(target_law[token])
-    found = np.zeros(width)
-    if mass <= 0:
-        return found
-    rng = np.random.default_rng(seed)
-    for _ in range(PLAYED):
-        p, q, alive = target_law.astype(np.float64), draft_law.astype(np.float64), 1.0
-        for place in range(width):
-            found[place] += alive * min(p[token], q[token]) / mass / PLAYED
-            if place + 1 == width or not q.any():
-                break
-            drawn = int(rng.choice(len(q), p=q / q.sum()))
-            alive *= 1 - min(1.0, p[drawn] / q[drawn])
-            left = np.maximum(p - q, 0.0)
-            if alive <= 0 or left.sum() <= 0:
-                break
-            p = left / left.sum()
-            q = q if replaced else _without(q, drawn)
-    return np.minimum(found, 1.0)
-
-
-def _without(law: Floats, token: int) -> Floats:
-    left = law.copy()
-    left[token] = 0.0
-    total = left.sum()
-    return left / total if total > 0 else left

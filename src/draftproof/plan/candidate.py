@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
 from draftproof.core.best_tree import best_tree
 from draftproof.core.params import SamplingParams
+from draftproof.core.rules import RULES
 from draftproof.core.tree import TreeShape
 from draftproof.decode.config import SpeculativeConfig
 from draftproof.decode.decoder import SpeculativeDecoder
@@ -95,11 +96,9 @@ class Candidate:
 
     def _judge(self, decoder: SpeculativeDecoder, params: SamplingParams, width: int) -> Judge:
         assert decoder.drafter is not None
-        kinds = decoder.drafter.selections
-        fixed = kinds == {"fixed"} or params.temperature == 0
-        if "top_k_plus_one" in kinds and not fixed:
-            raise UsageError("plan cannot foretell top_k_plus_one trees: measure them with bench")
-        return Judge(decoder.rule_for(params).name, fixed, width, replaced="iid" in kinds)
+        drawn = decoder.drafter.selections - {"fixed"} if params.temperature > 0 else frozenset()
+        rule = next(name for name, one in RULES.items() if one is decoder.rule_for(params))
+        return Judge(rule, fixed=not drawn, width=width, selection=next(iter(drawn), "fixed"))
 
     def read(
         self, target: LanguageModel, texts: Sequence[Text], params: SamplingParams, longest: int, progress: Progress
@@ -204,24 +203,25 @@ class Read(Readings):
         return traces
 
     def trees(self, shape: TreeShape) -> list[Trace]:
-        pairs = zip(self._places(), self.overlaps, strict=True)
-        return [trace_of_tree(places, overlaps, shape) for places, overlaps in pairs]
+        pairs = zip(self._tree_columns(), self.overlaps, strict=True)
+        return [trace_of_tree(partial(self.judges[-1].places, columns), overlaps, shape) for columns, overlaps in pairs]
 
     def best_shape(self, costs: Costs) -> TreeShape | None:
         """By the mean chance of each place, and this machine's costs; None when no tree pays."""
-        means = np.concatenate(self._places()).mean(axis=0)
+        judge, means = self.judges[-1], np.concatenate(self._tree_columns()).mean(axis=0)
+        by_count = [judge.places(means[None, :], k)[0] for k in range(1, judge.width + 1)]
         curve, step = costs.curve(), costs.target_step
         return best_tree(
-            [float(chance) for chance in means / max(1.0, means.sum())],
+            [[float(chance) for chance in places / max(1.0, places.sum())] for places in by_count],
             costs.draft_step,
             lambda n: step * float(curve(n)),
             max_nodes=curve.tokens[-1] - 1,
             max_depth=min(BEST_DEPTH, curve.tokens[-1] - 1),
         ).shape
 
-    def _places(self) -> list[Floats]:
-        width = self.judges[-1].width
-        return [columns[:, -width:] for columns in self.columns]
+    def _tree_columns(self) -> list[Floats]:
+        count = self.judges[-1].num_columns
+        return [columns[:, -count:] for columns in self.columns]
 
 
 def check_config(config: SpeculativeConfig) -> None:
@@ -230,6 +230,12 @@ def check_config(config: SpeculativeConfig) -> None:
         raise UsageError(
             f"plan cannot foretell method {config.method!r}, whose drafts come out of the target's own passes: "
             f"measure it with bench --arm {config.method}"
+        )
+    rule = RULES.get(config.rule_name or "")
+    if rule is not None and not rule.lossless:
+        raise UsageError(
+            f"plan cannot foretell rule {rule.name}: its text is not the target's, which is all that plan reads; "
+            "measure it with bench"
         )
     if config.schedule is not None:
         raise UsageError("plan finds the draft length by batch size itself: leave the schedule out, and give --batch 1,2,4,8")

@@ -9,6 +9,7 @@ guess is the case of a one-hot draft law: the coin is 1 where the guess is the t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -70,12 +71,14 @@ def trace_of_ratios(ratios: ArrayLike, overlaps: ArrayLike, longest: int) -> Tra
     return Trace(accept, np.full(n, longest), np.asarray(overlaps, dtype=np.float64))
 
 
-def trace_of_tree(places: Floats, overlaps: ArrayLike, shape: TreeShape) -> Trace:
-    """Drafts of one shape. places: [n, width], the chance that the b-th sibling under the text is accepted and is the token.
+def trace_of_tree(places_of: Callable[[int], Floats], overlaps: ArrayLike, shape: TreeShape) -> Trace:
+    """Drafts of one shape. places_of: k -> [n, k], the chance that the b-th of k siblings under the text is accepted and is the
+    token.
 
     The accepted path is the text, but which node stands for it decides how many children it has: chances go down the tree."""
-    n, depth = len(places), shape.depth
-    padded = np.concatenate([places, np.zeros((depth, places.shape[1]))])
+    counts = {len(children) for children in shape.children.values()}
+    n, depth = len(places_of(1)), shape.depth
+    padded = {k: np.concatenate([places_of(k), np.zeros((depth, k))]) for k in counts}
     reached: dict[int, Floats] = {ROOT: np.ones(n)}
     by_level = np.zeros((n, depth + 1))
     by_level[:, 0] = 1.0
@@ -83,7 +86,7 @@ def trace_of_tree(places: Floats, overlaps: ArrayLike, shape: TreeShape) -> Trac
     for parent, children in shape.children.items():
         for place, child in enumerate(children):
             level = level_of[child]
-            reached[child] = reached[parent] * padded[level - 1 : level - 1 + n, place]
+            reached[child] = reached[parent] * padded[len(children)][level - 1 : level - 1 + n, place]
             by_level[:, level] += reached[child]
     before = by_level[:, :-1]
     accept = np.where(before > 0, by_level[:, 1:] / np.where(before > 0, before, 1.0), 0.0)

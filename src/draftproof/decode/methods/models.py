@@ -66,12 +66,10 @@ def _by_a_slice(config: SpeculativeConfig, model: LanguageModel) -> Drafter:
 
 
 def siblings(config: SpeculativeConfig) -> Selection:
-    """How sampled siblings come about: as asked, else as the rule needs it."""
-    if config.shape is None:
-        return "iid"
-    asked: Selection | None = config.option("tree_selection")
+    """How sampled siblings come about: as asked, else as the rule needs it. A chain's one child is drawn in any case."""
+    asked: Selection | None = None if config.shape is None else config.option("tree_selection")
     wanted: dict[str | None, Selection] = {"k_seq": "iid", "greedy_k": "top_k_plus_one"}
-    return asked or wanted.get(config.rule_name, "without_replacement")
+    return asked or wanted.get(config.rule_name, "iid" if config.shape is None else "without_replacement")
 
 
 DRAFT_SAMPLE_METHOD = Option(
