@@ -95,6 +95,16 @@ def test_every_rule_is_foretold_and_measured(target: Path, draft: Path, prompts:
     assert measured[-1]["name"] == "draft_model k=2 typical (lossy)" and not measured[-1]["stats"]["lossless"]
 
 
+def test_plan_takes_every_drafter_that_works_on_the_target(target: Path, prompts: Path, document: Document) -> None:
+    """A slice of the target is timed and read as a draft model; recycling is told the rows, and its tree costs its nodes."""
+    early = '{"method": "early_exit", "early_exit_layers": 1}'
+    flags = ("--speculative-config", early, "--method", "recycling", "--temperature", 0.8, "--seed", 1, "-k", 2)
+    got = document("plan", "--target", target, "--prompts", prompts, *SMALL, *flags)
+    found = {drafter["method"]: drafter for drafter in got["drafters"]}
+    assert found["early_exit"]["cost_ratio"] > 0 and found["early_exit"]["share_of_positions_with_draft"] == 1
+    assert found["recycling"]["cost_ratio"] == 0 and len(found["recycling"]["verify_ratio"]) > 3
+
+
 def test_plan_makes_a_schedule_by_batch_size(target: Path, prompts: Path, tmp_path: Path, document: Document) -> None:
     flags = ("--method", "ngram", "-k", 1, "-k", 2, "--batch", "1,2", "--html", tmp_path / "p.html")
     got = document("plan", "--target", target, "--prompts", prompts, *SMALL, *flags)

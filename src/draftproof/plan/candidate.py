@@ -1,13 +1,14 @@
 """A drafter to plan with: whether it can be foretold, its traces on given texts, and what its rounds cost beyond passes.
 
-Three kinds. A draft model reads the texts (`forcing.py`); a method that drafts from tokens alone is replayed over them, asked
-anew for every length and shape; anything else needs the target's own passes and is refused here: `bench` measures it.
+Two kinds. A draft model of the target's tokens, or a slice of the target, reads the texts (`forcing.py`). Everything else is
+replayed over them, round by round (`replay.py`), with what it wants to see of the target's passes. A method that has the target
+read tokens beside the draft is refused here: `bench` measures it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 import numpy as np
@@ -18,6 +19,9 @@ from draftproof.core.rules import RULES
 from draftproof.core.tree import TreeShape
 from draftproof.decode.config import SpeculativeConfig
 from draftproof.decode.decoder import SpeculativeDecoder
+from draftproof.decode.measured_costs import draft_model_of
+from draftproof.drafters.draft_model import DraftModel
+from draftproof.drafters.protocol import Drafter
 from draftproof.errors import UsageError
 from draftproof.models.protocol import LanguageModel
 from draftproof.plan.acceptance import Judge
@@ -41,6 +45,7 @@ class Candidate:
     config: SpeculativeConfig
     draft: LanguageModel | None = None
     shapes: tuple[str, ...] = ()
+    _made: dict[tuple[int, TreeShape | None], SpeculativeDecoder] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def name(self) -> str:
@@ -79,9 +84,24 @@ class Candidate:
         self.judges(target, params)
 
     def decoder(self, target: LanguageModel, shape: TreeShape | None = None) -> SpeculativeDecoder:
-        """The decoder that would run it."""
-        config = self.config if shape is None else replace(self.config, tree=shape.parents, num_speculative_tokens=shape.depth)
-        return SpeculativeDecoder(self.draft, target, getattr(target, "tokenizer", None), speculative_config=config)
+        """The decoder that would run it, made once."""
+        if (key := (id(target), shape)) not in self._made:
+            config = self.config
+            if shape is not None:
+                config = replace(config, tree=shape.parents, num_speculative_tokens=shape.depth)
+            tokenizer = getattr(target, "tokenizer", None)
+            self._made[key] = SpeculativeDecoder(self.draft, target, tokenizer, speculative_config=config)
+        return self._made[key]
+
+    def drafter(self, target: LanguageModel, shape: TreeShape | None = None) -> Drafter:
+        """What drafts in that decoder."""
+        drafter = self.decoder(target, shape).drafter
+        assert drafter is not None
+        return drafter
+
+    def passes_of(self, target: LanguageModel) -> LanguageModel | None:
+        """The model whose passes drafting takes: the draft model or a slice of the target; None where there is none."""
+        return draft_model_of(self.drafter(target))
 
     def judges(self, target: LanguageModel, params: SamplingParams) -> list[Judge]:
         """For chains (none where a tree is configured), and for trees if any is asked for. UsageError: a rule unknown here."""
@@ -104,26 +124,27 @@ class Candidate:
         self, target: LanguageModel, texts: Sequence[Text], params: SamplingParams, longest: int, progress: Progress
     ) -> Readings:
         """What each text says of its drafts, by forwards of both models or by replay."""
-        if self.config.spec.model != "draft":
+        drafter = self.drafter(target)
+        if not isinstance(drafter, DraftModel):
             progress(f"{self.short} is replayed", 0, len(texts))
-            return Replayed(self, target, texts, params)
-        assert self.draft is not None
+            return Replayed(self, target, texts, params, longest)
         if not all(text.own for text in texts) and (self.shapes or self.config.shape):
             raise UsageError("trees are foretold on the target's own answers: leave out the answers of the file, or the tree")
         judges = self.judges(target, params)
         forced = force(
-            *(target, self.draft, texts, params, judges),
+            *(target, drafter.model, texts, params, judges),
             lambda done: progress(f"{self.short} reads", done, len(texts)),
         )
         columns = [np.asarray(f.chances) for f in forced]
         overlaps = [np.asarray(f.overlaps) for f in forced]
-        return Read(self, judges, texts, columns, overlaps, longest)
+        return Read(self, target, judges, texts, columns, overlaps, longest)
 
 
 class Readings:
     """What texts say of a drafter's drafts; `chains(k)` and `trees(shape)` give one trace a text."""
 
     candidate: Candidate
+    target: LanguageModel
 
     def chains(self, k: int) -> list[Trace]:
         raise NotImplementedError
@@ -134,31 +155,47 @@ class Readings:
     def best_shape(self, costs: Costs) -> TreeShape | None:
         raise NotImplementedError
 
+    def passes_of_chain(self, k: int) -> Floats | None:
+        """Drafting passes of a round of 0, 1, ... drafted tokens when k are asked for; None: one each."""
+        return None
+
     def recorded(self, lengths: Sequence[int], prompts: Sequence[int], costs: Costs) -> list[tuple[int, Recorded]]:
         """(draft length or depth, its traces) of every chain and every tree."""
         candidate = self.candidate
-        found = [(k, Recorded(self.chains(k), prompts)) for k in lengths] if candidate.config.shape is None else []
+        found = []
+        if candidate.config.shape is None:
+            found = [(k, Recorded(self.chains(k), prompts, self.passes_of_chain(k))) for k in lengths]
         shapes = candidate.given_shapes
         if BEST in candidate.shapes:
             best = self.best_shape(costs)
             shapes += [best] if best is not None and not best.is_chain else []
         for shape in shapes:
-            steps = draft_passes(shape, costs) if candidate.draft is not None else None
+            steps = draft_passes(shape, costs) if candidate.passes_of(self.target) is not None else None
             found.append((shape.depth, Recorded(self.trees(shape), prompts, steps, shape.parents)))
         return found
 
 
 @dataclass(frozen=True)
 class Replayed(Readings):
-    """A drafter without a model, asked anew for each length and shape."""
+    """A drafter asked round by round, anew for each length and shape; but a chain that is drawn, or a head's, begins alike
+    whatever its length, so the longest one says it of all."""
 
     candidate: Candidate
     target: LanguageModel
     texts: Sequence[Text]
     params: SamplingParams
+    longest: int
 
     def chains(self, k: int) -> list[Trace]:
-        return self._traces(None, k)
+        drafter = self.candidate.drafter(self.target)
+        alike = not drafter.trees and ("iid" in drafter.selections or drafter.wants.hidden)
+        return self._traces(None, max(k, self.longest) if alike else k)
+
+    def passes_of_chain(self, k: int) -> Floats | None:
+        """A draft model that writes a text of its own does so k tokens long, however many of the target's that makes."""
+        drafter = self.candidate.drafter(self.target)
+        writes = draft_model_of(drafter) is not None and drafter.selections == {"fixed"}
+        return np.append(0.0, np.full(k, float(k))) if writes else None
 
     def trees(self, shape: TreeShape) -> list[Trace]:
         return self._traces(shape, shape.depth)
@@ -174,10 +211,10 @@ class Replayed(Readings):
     def _traces(self, shape: TreeShape | None, k: int) -> list[Trace]:
         """Kept, as every batch size asks for the same."""
         if (shape, k) not in self._known:
-            decoder = self.candidate.decoder(self.target, shape)
-            assert decoder.drafter is not None
-            most = decoder.longest_draft if decoder.drafter.trees else None
-            found = [replay(decoder.drafter, self.target, text, self.params, k, most) for text in self.texts]
+            decoder, drafter = self.candidate.decoder(self.target, shape), self.candidate.drafter(self.target, shape)
+            most = decoder.longest_draft if drafter.trees else None
+            judge = self.candidate.judges(self.target, self.params)[0]
+            found = [replay(drafter, self.target, text, self.params, k, most, judge) for text in self.texts]
             self._known[shape, k] = found
         return self._known[shape, k]
 
@@ -187,6 +224,7 @@ class Read(Readings):
     """A draft model that has read the texts. columns: chances [n, ...] a text, the judges' side by side."""
 
     candidate: Candidate
+    target: LanguageModel
     judges: Sequence[Judge]
     texts: Sequence[Text]
     columns: Sequence[Floats]
@@ -226,9 +264,14 @@ class Read(Readings):
 
 def check_config(config: SpeculativeConfig) -> None:
     """UsageError for a config that cannot be foretold with any target."""
-    if config.spec.model != "draft" and not config.spec.replayable:
+    if config.spec.adapts:
         raise UsageError(
-            f"plan cannot foretell method {config.method!r}, whose drafts come out of the target's own passes: "
+            f"plan foretells one drafter at fixed lengths, and {config.method!r} chooses among several: "
+            f"plan with each of them, or measure it with bench --arm {config.method}"
+        )
+    if not config.spec.foretold:
+        raise UsageError(
+            f"plan cannot foretell method {config.method!r}, which has the target read tokens beside the draft: "
             f"measure it with bench --arm {config.method}"
         )
     rule = RULES.get(config.rule_name or "")
@@ -236,6 +279,10 @@ def check_config(config: SpeculativeConfig) -> None:
         raise UsageError(
             f"plan cannot foretell rule {rule.name}: its text is not the target's, which is all that plan reads; "
             "measure it with bench"
+        )
+    if config.options.get("use_heterogeneous_vocab") and config.option("heterogeneous_vocab_route") == "auto":
+        raise UsageError(
+            'plan foretells one route across tokenizers: give "heterogeneous_vocab_route": "text" or "shared", or both in turn'
         )
     if config.schedule is not None:
         raise UsageError("plan finds the draft length by batch size itself: leave the schedule out, and give --batch 1,2,4,8")

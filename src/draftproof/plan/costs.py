@@ -60,6 +60,8 @@ class Costs:
 
     visits: tuple[PassTimes, ...]
     outside: Outside = field(default=Outside())
+    head_step: float = 0.0
+    """Seconds of a draft that takes no pass of a model but work on the target's states, of one sequence."""
 
     @property
     def context(self) -> int:
@@ -90,14 +92,19 @@ class Costs:
 
     @property
     def cost_ratio(self) -> float:
-        """Draft step over target step, the mean over visits; 0 without a draft model."""
+        """Draft step over target step, the mean over visits; 0 where drafting takes neither a model nor a head. A head's work
+        for a batch is taken to be that for one, as many times."""
         pairs = [(median(visit.draft), median(visit.target[1])) for visit in self.visits if visit.draft]
-        return float(np.mean([draft / target for draft, target in pairs])) if pairs else 0.0
+        if not pairs:
+            return self.head_step * self.batch / self.target_step
+        return float(np.mean([draft / target for draft, target in pairs]))
 
     @property
     def catch_up(self) -> float:
         """Seconds by which a draft pass over two tokens is dearer than one over one: what the first pass of a round costs more
-        after a round that kept all drafts. Where it was not timed it is taken to be dearer as the target's is."""
+        after a round that kept all drafts; 0 for a head. Where it was not timed it is taken to be dearer as the target's is."""
+        if self.head_step:
+            return 0.0
         pairs = [median(v.draft_pairs) / median(v.draft) for v in self.visits if v.draft_pairs and v.draft]
         ratio = float(np.mean(pairs)) if pairs else float(self.curve()(2)) if self.curve().tokens[-1] > 1 else 1.0
         return self.draft_step * max(0.0, ratio - 1)
@@ -154,7 +161,8 @@ class PassTimer:
         self._sessions = [[model.open() for _ in range(batch)] for model in models]
         for model, sessions in zip(models, self._sessions, strict=True):
             rows = (len(self.context) - 1,)
-            model.extend_many([Step(session, self.context, rows=rows) for session in sessions])
+            tokens = tuple(token % model.vocab_size for token in self.context)  # a draft model may have fewer ids
+            model.extend_many([Step(session, tokens, rows=rows) for session in sessions])
 
     def visit(self, repeats: int = REPEATS) -> PassTimes:
         """Every length in turn, `repeats` times after one turn that warms up; single draft steps in between."""
@@ -176,10 +184,10 @@ class PassTimer:
             session.close()
 
     def _timed(self, sessions: Sequence[Session], n: int) -> float:
-        tokens = tuple(self.context[i % len(self.context)] for i in range(n))
+        model = sessions[0].model
+        tokens = tuple(self.context[i % len(self.context)] % model.vocab_size for i in range(n))
         for session in sessions:
             session.rollback(len(self.context))
-        model = sessions[0].model
         began = self._clock()
         model.extend_many([Step(session, tokens) for session in sessions])
         _wait(model)

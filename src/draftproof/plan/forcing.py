@@ -115,8 +115,8 @@ def overlaps_of(laws: LawPipeline, pair: Sequence[Array], context: Sequence[int]
     both = [laws.laws(rows, context, paths) for rows in pair]
     laws.check()
     if all(is_torch_array(law) for law in both):
-        return _numpy(overlap(both[0], both[1].to(both[0].device)))
-    return _numpy(overlap(*map(_numpy, both)))
+        return to_numpy(overlap(both[0], both[1].to(both[0].device)))
+    return to_numpy(overlap(*map(to_numpy, both)))
 
 
 def _judged(
@@ -132,7 +132,7 @@ def _judged(
         if width > 1:
             best = [laws.best_tokens(row, context, path, width) for row, path in zip(pair[1], paths, strict=True)]
         return overlaps_of(laws, pair, context, paths), np.hstack([judge.guesses(best, tokens) for judge in judges])
-    target_laws, draft_laws = (_numpy(laws.laws(rows, context, paths)) for rows in pair)
+    target_laws, draft_laws = (to_numpy(laws.laws(rows, context, paths)) for rows in pair)
     laws.check()
     figures = np.hstack([judge.laws(target_laws, draft_laws, tokens) for judge in judges])
     return np.asarray(overlap(target_laws, draft_laws)), figures
@@ -153,5 +153,6 @@ def _step(session: Session, text: Text, first: int, rows: int) -> Step:
     return Step(session, unread, rows=range(len(unread) - count, len(unread)))
 
 
-def _numpy(law: Any) -> Any:
+def to_numpy(law: Any) -> Any:
+    """An array of any kind, in NumPy."""
     return law.cpu().numpy() if is_torch_array(law) else np.asarray(law)

@@ -11,11 +11,12 @@ import numpy as np
 from draftproof.bench.bootstrap import Interval, percentiles, resampled
 from draftproof.bench.workload import Encoded
 from draftproof.core.params import SamplingParams
+from draftproof.decode.measured_costs import most_read
 from draftproof.errors import UsageError
 from draftproof.models.protocol import LanguageModel
 from draftproof.plan.answers import write_answers
 from draftproof.plan.candidate import Candidate, Readings, tried_outside
-from draftproof.plan.costs import REPEATS, VISITS, Costs, PassTimer
+from draftproof.plan.costs import REPEATS, VISITS, Costs, Outside, PassTimer, PassTimes
 from draftproof.plan.forcing import Text
 from draftproof.plan.predict import Choice, predict
 from draftproof.plan.rounds import Trace, autocorrelation
@@ -122,7 +123,7 @@ def make_plan(
         first = found[place]
         outside = tried_outside(candidate, target, _nearest(texts, first[0].context), params, longest)
         for size, visits in zip(sizes, found[place :: len(candidates)], strict=True):
-            drafters[size].append(_foretell(candidate, mine, Costs(tuple(visits), outside), repeated, lengths))
+            drafters[size].append(_foretell(candidate, mine, _costs(candidate, target, visits, outside), repeated, lengths))
     plans = [Plan(tuple(repeated), tuple(texts), params, tuple(drafters[size]), size) for size in sizes]
     return replace(plans[0], larger=tuple(plans[1:]))
 
@@ -153,10 +154,20 @@ def _timers(
     context = [ids[i % len(ids)] for i in range(length)]
     timers = []
     for batch, candidate in timed:
-        most = max(longest, candidate.most_nodes) + 1
-        most = most if target.max_length is None else min(most, target.max_length - length)
-        timers.append(PassTimer(target, context, most, candidate.draft, batch=batch))
+        most = max(longest, candidate.most_nodes, most_read(candidate.drafter(target), longest)) + 1
+        draft = candidate.passes_of(target)
+        limits = [model.max_length for model in (target, draft) if model is not None and model.max_length is not None]
+        here = min([length, *(max(limit - most, limit // 2) for limit in limits)])
+        most = min([most, *(limit - here for limit in limits)])
+        timers.append(PassTimer(target, context[:here], most, draft, batch=batch))
     return timers
+
+
+def _costs(candidate: Candidate, target: LanguageModel, visits: Sequence[PassTimes], outside: Outside) -> Costs:
+    """What a draft costs outside passes is the draft step of a head."""
+    if not candidate.drafter(target).wants.hidden:
+        return Costs(tuple(visits), outside)
+    return Costs(tuple(visits), replace(outside, each=0.0), head_step=outside.each)
 
 
 def _nearest(texts: Sequence[Text], context: int) -> Text:

@@ -135,7 +135,9 @@ def _percentiles(
 
 def round_shares(expected: Sequence[Expected], costs: Costs, draft_passes: Any = None) -> dict[str, float]:
     """Of an average round after the first, in units of a target step: draft, verify beyond one token, outside forwards."""
-    by_drafts = np.sum([e.by_drafts for e in expected], axis=0)
+    by_drafts = np.zeros(max(len(e.by_drafts) for e in expected))
+    for one in expected:
+        by_drafts[: len(one.by_drafts)] += one.by_drafts
     if by_drafts.sum() == 0:
         return {"draft": 0.0, "verify": 0.0, "outside": 0.0}
     weights, counts = by_drafts / by_drafts.sum(), np.arange(len(by_drafts))

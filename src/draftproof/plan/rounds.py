@@ -65,10 +65,15 @@ def trace_of_ratios(ratios: ArrayLike, overlaps: ArrayLike, longest: int) -> Tra
     padded = np.append(np.asarray(ratios, dtype=np.float64), np.zeros(longest))
     n = len(padded) - longest
     runs = np.stack([padded[i : i + n] for i in range(longest)], axis=1)
-    kept = np.minimum(1.0, np.minimum.accumulate(np.cumprod(runs, axis=1), axis=1))
-    before = np.concatenate([np.ones((n, 1)), kept[:, :-1]], axis=1)
-    accept = np.where(before > 0, kept / np.where(before > 0, before, 1.0), 0.0)
-    return Trace(accept, np.full(n, longest), np.asarray(overlaps, dtype=np.float64))
+    return Trace(kept_shares(runs), np.full(n, longest), np.asarray(overlaps, dtype=np.float64))
+
+
+def kept_shares(ratios: Floats) -> Floats:
+    """Of the rule `block`: the chance [n, K] that draft i of a round is kept once the drafts before are. ratios:
+    draft over target at its token."""
+    kept = np.minimum(1.0, np.minimum.accumulate(np.cumprod(ratios, axis=1), axis=1))
+    before = np.concatenate([np.ones((len(ratios), 1)), kept[:, :-1]], axis=1)
+    return np.where(before > 0, kept / np.where(before > 0, before, 1.0), 0.0)
 
 
 def trace_of_tree(places_of: Callable[[int], Floats], overlaps: ArrayLike, shape: TreeShape) -> Trace:

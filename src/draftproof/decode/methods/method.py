@@ -44,6 +44,7 @@ class Method:
     drafters takes ("drafters"); None when the method takes none. options: the keys it alone reads. trees: whether it takes
     "tree".
     replayable: whether its drafts come from tokens alone, so that they can be replayed over a recorded text without a forward.
+    foretold: whether what it drafts on a recorded text can be known without decoding it anew.
     vllm: whether vLLM has the method under this name.
     model_optional: whether it also works without its model. adapts: whether its lengths adapt unless the config says otherwise.
     members: of a method of several drafters, their configurations; UsageError where they do not go together.
@@ -59,6 +60,7 @@ class Method:
     length_from: str | None = None
     trees: bool = False
     replayable: bool = False
+    foretold: bool = True
     vllm: bool = False
     model_optional: bool = False
     adapts: bool = False

@@ -167,5 +167,6 @@ TEXT_METHODS = (
         3,
         _lookahead,
         options=LOOKAHEAD,
+        foretold=False,
     ),
 )
