@@ -11,7 +11,9 @@ import huggingface_hub
 import pytest
 import torch
 from safetensors.torch import save_file
+from transformers import AutoModelForCausalLM
 
+from draftproof import SamplingParams, SpeculativeDecoder
 from draftproof.errors import MissingExtraError, UnsupportedModelError, UsageError
 from draftproof.models import adapters
 from draftproof.models.load import load_model
@@ -161,3 +163,38 @@ def test_peft_itself_gives_the_same(tmp_path, base):
     torch.testing.assert_close(
         fresh_logits(model.module, [1, 2, 3]), fresh_logits(merged_by_hand(tensors), [1, 2, 3]), rtol=0, atol=1e-4
     )
+
+
+KINDS = {
+    "lora": ("LoraConfig", {"r": 2, "target_modules": ["q_proj", "down_proj"], "init_lora_weights": False}),
+    "dora": ("LoraConfig", {"r": 2, "target_modules": ["q_proj"], "use_dora": True, "init_lora_weights": False}),
+    "a whole head": (
+        "LoraConfig",
+        {"r": 2, "target_modules": ["q_proj"], "modules_to_save": ["lm_head"], "init_lora_weights": False},
+    ),
+    "embeddings": ("LoraConfig", {"r": 2, "target_modules": ["embed_tokens"], "init_lora_weights": False}),
+    "ia3": (
+        "IA3Config",
+        {"target_modules": ["k_proj", "down_proj"], "feedforward_modules": ["down_proj"], "init_ia3_weights": False},
+    ),
+    "loha": ("LoHaConfig", {"r": 2, "target_modules": ["q_proj"], "init_weights": False}),
+}
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # peft calls what transformers is about to rename
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_peft_saves_is_loaded_and_its_base_can_draft_for_it(tmp_path, base, kind):
+    """The logits are those of peft's own, unmerged; greedily drafted by the base, the text is plain decoding's."""
+    peft = pytest.importorskip("peft", reason="the extra `adapters` is not installed")
+    name, settings = KINDS[kind]
+    torch.manual_seed(2)
+    adapted = peft.get_peft_model(AutoModelForCausalLM.from_pretrained(base), getattr(peft, name)(**settings)).eval()
+    adapted.save_pretrained(tmp_path / "adapter", save_embedding_layers=kind == "embeddings")
+    model = load_model(tmp_path / "adapter", device="cpu")
+    with torch.no_grad():
+        expected = adapted(torch.tensor([[1, 2, 3]])).logits[0]
+    torch.testing.assert_close(fresh_logits(model.module, [1, 2, 3]), expected, rtol=0, atol=1e-4)
+    assert not torch.allclose(expected, fresh_logits(llama(), [1, 2, 3]), atol=0.1)
+    decoder = SpeculativeDecoder(load_model(base, device="cpu"), model, speculative_config={"num_speculative_tokens": 3})
+    params = SamplingParams(temperature=0, max_tokens=16)
+    assert decoder.generate([1, 2, 3], params).token_ids == decoder.plain.generate([1, 2, 3], params).token_ids

@@ -26,7 +26,7 @@ class ForwardArguments:
         self._kinds = kinds
         self._attends = any(kind.attention != "none" for kind in kinds)
 
-    def of(self, current: Pass, positions: torch.Tensor, rows: int | torch.Tensor, hidden: bool) -> dict[str, Any]:
+    def of(self, current: Pass, positions: torch.Tensor, rows: int | list[int], hidden: bool) -> dict[str, Any]:
         """The keyword arguments of a forward over `current`."""
         mask = self._mask(current, positions)
         current.given = [one for one in (mask.values() if isinstance(mask, dict) else [mask]) if one is not None]

@@ -237,7 +237,7 @@ class HFModel:
         if len(steps) == 1:
             self._shares_passes = current.can_be_shared and self._arguments.takes_positions
         logits = result.logits[0, :, : self.vocab_size]
-        if not self._arguments.takes_rows and isinstance(rows, torch.Tensor):
+        if not self._arguments.takes_rows and isinstance(rows, list):
             logits = logits[rows]
         return self._take_apart(steps, current, logits, result)
 
@@ -253,14 +253,15 @@ class HFModel:
             positions.extend(layout.positions())
         return Pass(segments), torch.tensor(positions, device=self.device)
 
-    def _rows(self, steps: Sequence[Step], current: Pass) -> int | torch.Tensor:
-        """Which rows of the pass want logits, as `logits_to_keep` has it: 0 for all, or their indices."""
+    def _rows(self, steps: Sequence[Step], current: Pass) -> int | list[int]:
+        """Which rows of the pass want logits, as `logits_to_keep` has it: 0 for all, or their indices. A list: a tensor would
+        lie on the first layer's device, and in a model that is spread the states to be picked from lie on the last's."""
         if all(step.rows is None for step in steps):
             return 0
         rows: list[int] = []
         for step, segment in zip(steps, current.segments, strict=True):
             rows.extend(segment.first + row for row in (range(len(step.tokens)) if step.rows is None else step.rows))
-        return torch.tensor(rows, dtype=torch.long, device=self.device)
+        return rows
 
     def _take_apart(self, steps: Sequence[Step], current: Pass, logits: torch.Tensor, result: Any) -> list[Output]:
         outputs, first = [], 0
