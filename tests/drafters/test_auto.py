@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from draftproof import SamplingParams, SpeculativeDecoder, TableModel
+from draftproof.core.records import Round
 from draftproof.core.round_costs import RoundCosts
 from draftproof.decode.adapt import by_level
 from draftproof.decode.config import SpeculativeConfig
@@ -176,6 +177,18 @@ def test_costs_by_level_hold_the_whole_tree():
     assert most_read(Lookahead(3, 3, 3), 2) == 3 * 2 + 3 * 3 - 1
 
 
+def record(drafts, accepted, start=10):
+    return Round(
+        start=start,
+        draft_tokens=(0,) * drafts,
+        draft_parents=tuple(range(-1, drafts - 1)),
+        tokens=(0,) * (accepted + 1),
+        origins=("draft",) * accepted + ("replacement",),
+        num_accepted_tokens=accepted,
+        reached=min(accepted + 1, drafts),
+    )
+
+
 def test_weak_matches_are_given_up_and_strong_ones_are_not():
     """Matches of one token never hold, matches of six always do: the first losing must not silence the second."""
     costs = RoundCosts(verify=((1, 1.0), (2, 1.5), (17, 2.0)))
@@ -188,22 +201,24 @@ def test_weak_matches_are_given_up_and_strong_ones_are_not():
         drafts = min(drafts, controller.room(0)) if drafts else 0
         drafted[strength] += drafts > 0
         accepted = drafts if strength == 6 else 0
-        from draftproof.core.records import Round
-
-        controller.observe(
-            Round(
-                start=length,
-                draft_tokens=(0,) * drafts,
-                draft_parents=tuple(range(-1, drafts - 1)),
-                tokens=(0,) * (accepted + 1),
-                origins=("draft",) * accepted + ("replacement",),
-                num_accepted_tokens=accepted,
-                reached=min(accepted + 1, drafts),
-            )
-        )
+        controller.observe(record(drafts, accepted, length))
         length += accepted + 1
     assert drafted[6] == 20
     assert drafted[1] <= 12
+
+
+def test_a_weak_match_that_failed_says_nothing_about_strong_ones():
+    """Beside a drafter that is worth something, a long match is taken at its word from elsewhere; one that had to be tried
+    first in this request never would be."""
+    costs = RoundCosts(verify=((1, 1.0), (17, 1.3)))
+    rule = LENGTHS["survival"].make(costs)
+    rule.begin(2, Foreseen(1, 2, 0.2))
+    rule.observe(record(2, 0))
+    rule.begin(8, Foreseen(9, 8, 0.9))
+    assert rule.expected(8) == pytest.approx(sum(0.9**i for i in range(1, 9)))
+    rule.observe(record(8, 1))
+    rule.begin(8, Foreseen(9, 8, 0.9))
+    assert rule.expected(8) < 3  # its own rounds soon outweigh what is known from elsewhere
 
 
 def test_a_slow_pass_is_not_the_price_of_longer_ones():

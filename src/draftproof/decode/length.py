@@ -97,7 +97,7 @@ class Member:
         status = "on" if self.switch is None else self.switch.status(emitted)
         if status == "off":
             return Plan(0, 0.0, "off: recent rounds cost more than they gave")
-        wanted = self.rule.begin(longest, strength)
+        wanted = self.rule.begin(longest, now.foreseen.get(self.name))
         if status == "probe":
             wanted = min(PROBE, longest)
         elif wanted == 0:

@@ -21,6 +21,9 @@ from draftproof.errors import UsageError
 INDEXED = 8
 """Longest n-gram that is entered into the index; a longer suffix is compared token by token where its last INDEXED match."""
 
+CHANCES = (0.33, 0.6, 0.8)
+"""As for `suffix`, by the length of the match; longer ones are no surer than three tokens, as far as is known."""
+
 COMPARED = 64
 """How many such places are compared, the latest ones: neither the index nor a look-up grows with the suffix's length."""
 
@@ -72,9 +75,9 @@ class NGramSession:
         """How long the match is that a draft after `context` would continue."""
         self._index(context)
         if self._shortest > INDEXED:
-            return Foreseen(self._shortest if any(True for _ in self._lookup(context)) else 0)
+            return _foreseen(self._shortest if any(True for _ in self._lookup(context)) else 0)
         lengths = range(min(self._longest, INDEXED, len(context) - 1), self._shortest - 1, -1)
-        return Foreseen(next((n for n in lengths if tuple(context[-n:]) in self._after), 0))
+        return _foreseen(next((n for n in lengths if tuple(context[-n:]) in self._after), 0))
 
     def _copy(self, source: int, context: Sequence[int], draft: DraftBuilder) -> None:
         """A chain of what follows the match at `source`."""
@@ -160,3 +163,7 @@ class NGramSession:
     def close(self) -> None:
         self._after.clear()
         self._indexed = 0
+
+
+def _foreseen(strength: int) -> Foreseen:
+    return Foreseen(strength, chance=CHANCES[min(strength, len(CHANCES)) - 1]) if strength else Foreseen(0)

@@ -45,10 +45,13 @@ class Request:
 @dataclass(frozen=True)
 class Foreseen:
     """What a drafter knows of its coming draft before making it, from the context alone. strength: a whole number that goes
-    with how likely it is accepted, such as the length of a match; 0: nothing to propose. most: its length at most."""
+    with how likely it is accepted, such as the length of a match; 0: nothing to propose. most: its length at most. chance: that
+    a token of such a draft is accepted once it is reached, as drafts of this strength are elsewhere; what a request's own
+    rounds say of that strength soon outweighs it."""
 
     strength: int
     most: int | None = None
+    chance: float | None = None
 
 
 @runtime_checkable

@@ -1,14 +1,17 @@
 """Running estimates of acceptance from one request's past rounds: by position, and by what a drafter said of its draft.
 
 Counts fade, so that a text that changes is followed, and are drawn towards a coarser estimate while they are few: a position's
-rate towards that of all positions, that of a kind of draft towards that of all drafts. Only counts go in: the same rounds give
-the same estimates on every machine.
+rate towards that of all positions, that of a kind of draft towards what its drafter knows of such drafts from elsewhere, or
+else towards that of all drafts. (Towards all drafts alone, one weak match that failed would speak against strong ones, and
+beside another drafter they would never be tried.) Only counts go in: the same rounds give the same estimates on every machine.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Hashable
+
+from draftproof.drafters.protocol import Foreseen
 
 PRIOR = 0.7
 """Acceptance taken for granted before anything is known: what decent drafters reach, so that a first draft is tried."""
@@ -50,17 +53,18 @@ class Rate:
 
 
 class Acceptance:
-    """Conditional acceptance by position, for a kind of draft within `coarser`, or for all drafts when that is None."""
+    """Conditional acceptance by position, for a kind of draft within `coarser`, or for all drafts when that is None; `prior` is
+    then taken for granted before anything is known."""
 
-    def __init__(self, coarser: Acceptance | None = None, fade: float = FADE) -> None:
-        self._coarser, self._fade = coarser, fade
+    def __init__(self, coarser: Acceptance | None = None, fade: float = FADE, prior: float = PRIOR) -> None:
+        self._coarser, self._fade, self._prior = coarser, fade, prior
         self._all = Rate()
         self._positions: list[Rate] = []
 
     @property
     def overall(self) -> float:
         """The chance that a draft that is reached is accepted, over all positions."""
-        return self._all.towards(PRIOR if self._coarser is None else self._coarser.overall, PRIOR_WEIGHT)
+        return self._all.towards(self._prior if self._coarser is None else self._coarser.overall, PRIOR_WEIGHT)
 
     def at(self, position: int) -> float:
         """The chance that draft `position` (from 0), once reached, is accepted."""
@@ -100,20 +104,22 @@ class AcceptanceByStrength:
         self._all = Acceptance()
         self._kinds: dict[int, Acceptance] = {}
 
-    def of(self, strength: int | None) -> Acceptance:
-        """The estimates for a draft of `strength`."""
-        if strength is None:
+    def of(self, foreseen: Foreseen | None) -> Acceptance:
+        """The estimates for a draft that was foreseen so."""
+        if foreseen is None:
             return self._all
-        strength = strength_class(strength)
+        strength = strength_class(foreseen.strength)
         if strength not in self._kinds:
-            self._kinds[strength] = Acceptance(self._all, fade=1.0)
+            chance = foreseen.chance
+            kind = Acceptance(self._all, fade=1.0) if chance is None else Acceptance(fade=1.0, prior=chance)
+            self._kinds[strength] = kind
         return self._kinds[strength]
 
-    def observe(self, strength: int | None, accepted: int, reached: int) -> None:
+    def observe(self, foreseen: Foreseen | None, accepted: int, reached: int) -> None:
         """See `Acceptance.observe`."""
         self._all.observe(accepted, reached)
-        if strength is not None:
-            self.of(strength).observe(accepted, reached)
+        if foreseen is not None:
+            self.of(foreseen).observe(accepted, reached)
 
     def state_key(self) -> Hashable:
         kinds = tuple((strength, kind.state_key()) for strength, kind in sorted(self._kinds.items()))

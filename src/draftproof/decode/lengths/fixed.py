@@ -6,6 +6,7 @@ from collections.abc import Hashable
 
 from draftproof.core.records import Array, Round
 from draftproof.decode.lengths.acceptance import AcceptanceByStrength
+from draftproof.drafters.protocol import Foreseen
 
 
 class Fixed:
@@ -16,10 +17,10 @@ class Fixed:
     def __init__(self) -> None:
         self.acceptance = AcceptanceByStrength()
         self._depth = 0
-        self._strength: int | None = None
+        self._foreseen: Foreseen | None = None
 
-    def begin(self, longest: int, strength: int | None) -> int:
-        self._strength = strength
+    def begin(self, longest: int, foreseen: Foreseen | None) -> int:
+        self._foreseen = foreseen
         self._depth = self.length(longest)
         return self._depth
 
@@ -34,10 +35,10 @@ class Fixed:
         return depth < self._depth
 
     def expected(self, drafts: int) -> float:
-        return self.acceptance.of(self._strength).expected(drafts)
+        return self.acceptance.of(self._foreseen).expected(drafts)
 
     def observe(self, record: Round) -> None:
-        self.acceptance.observe(self._strength, record.num_accepted_tokens, record.reached)
+        self.acceptance.observe(self._foreseen, record.num_accepted_tokens, record.reached)
 
     def state_key(self) -> Hashable:
         return self.acceptance.state_key()

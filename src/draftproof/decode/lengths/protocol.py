@@ -11,6 +11,7 @@ from collections.abc import Hashable
 from typing import Protocol
 
 from draftproof.core.records import Array, Round
+from draftproof.drafters.protocol import Foreseen
 
 
 class LengthRule(Protocol):
@@ -18,10 +19,10 @@ class LengthRule(Protocol):
 
     name: str
 
-    def begin(self, longest: int, strength: int | None) -> int:
+    def begin(self, longest: int, foreseen: Foreseen | None) -> int:
         """A round begins: how many tokens seem worth drafting, at most `longest`; 0 when no draft is expected to pay.
 
-        strength: what the drafter says of its coming draft before making it (`strengths` of a session); None if nothing."""
+        foreseen: what the drafter says of its coming draft before making it; None if nothing."""
 
     def room(self, depth: int) -> int:
         """How many more tokens after `depth` drafted ones seem worth their cost, as far as past rounds and the laws shown

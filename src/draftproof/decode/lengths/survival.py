@@ -19,6 +19,7 @@ from math import prod
 from draftproof.core.records import Array, Round
 from draftproof.core.round_costs import RoundCosts
 from draftproof.decode.lengths.acceptance import FADE, AcceptanceByStrength, Rate
+from draftproof.drafters.protocol import Foreseen
 
 EDGES = (0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.97)
 """Where sureness, the law's largest probability, is cut into classes."""
@@ -42,13 +43,13 @@ class Survival:
         self._classes = [Rate() for _ in range(len(EDGES) + 1)]
         self._begin(0, None)
 
-    def _begin(self, longest: int, strength: int | None) -> None:
-        self._longest, self._strength, self._rate = longest, strength, 1.0
+    def _begin(self, longest: int, foreseen: Foreseen | None) -> None:
+        self._longest, self._foreseen, self._rate = longest, foreseen, 1.0
         self._seen: list[float] = []  # how sure the laws of this round were, by depth
         self._chances: list[float] = []
 
-    def begin(self, longest: int, strength: int | None) -> int:
-        self._begin(longest, strength)
+    def begin(self, longest: int, foreseen: Foreseen | None) -> int:
+        self._begin(longest, foreseen)
         self._rate = self._best_rate()
         planned = self.room(0)
         if planned and 1.0 + self.expected(planned) <= self.costs.round(planned):
@@ -95,7 +96,7 @@ class Survival:
         return survival + after >= self._rate * self.costs.more(depth)
 
     def _chance(self, position: int) -> float:
-        return self.acceptance.of(self._strength).at(position)
+        return self.acceptance.of(self._foreseen).at(position)
 
     def _class(self, depth: int) -> int:
         return bisect_right(EDGES, self._seen[depth])
@@ -105,10 +106,10 @@ class Survival:
         return (self._chance(depth) + self._seen[depth]) / 2
 
     def expected(self, drafts: int) -> float:
-        return self.acceptance.of(self._strength).expected(drafts)
+        return self.acceptance.of(self._foreseen).expected(drafts)
 
     def observe(self, record: Round) -> None:
-        self.acceptance.observe(self._strength, record.num_accepted_tokens, record.reached)
+        self.acceptance.observe(self._foreseen, record.num_accepted_tokens, record.reached)
         for rate in self._classes:
             rate.fade(FADE)
         for depth in range(min(record.reached, len(self._seen))):
