@@ -1,12 +1,14 @@
-"""Tokens per round of every method that drafts from tokens alone, by replay of one recording: no timing, no model needed.
+"""Tokens per round of drafters by replay of one recording: no timing; no model needed for methods that draft from tokens alone.
 
     python benchmarks/drafters_by_replay.py record --target MODEL --out recording.jsonl
-    python benchmarks/drafters_by_replay.py report recording.jsonl
+    python benchmarks/drafters_by_replay.py read recording.jsonl --target MODEL --out read.jsonl --config JSON --config JSON ...
+    python benchmarks/drafters_by_replay.py report recording.jsonl [read.jsonl]
 
 `record` lets the target write the answers, greedy and at T = 0.7, with its best ids at every position, one JSON line an answer
 (a run goes on with the tasks its file lacks). `report` replays every method over the answers through the drafters' own code. A
 fixed draft is accepted exactly where it is the text, whatever the temperature, because `match` emits the text of plain decoding
-for the seed.
+for the seed. `read` has drafters that run a model read the answers, as `draftproof plan` does, and writes the expected rounds
+at each draft length, a line for every answer and configuration (a run goes on with what its file lacks).
 
 A cell holds tokens a round (the round that reads the prompt included) with a bootstrap interval over prompts (10,000 resamples,
 fixed seed, 90%), and drafted tokens a round, which the target has to read. Three prompts a cell say little, and it shows.
@@ -65,8 +67,6 @@ def _of(items: Any, task: str) -> list[Any]:
 
 def report(args: argparse.Namespace) -> None:
     """A table of tokens a round (and tokens the target reads a round) by method, task and setting."""
-    import numpy as np
-
     lines = read(args.recording)
     cells = [(task, setting) for task in dict.fromkeys(line["task"] for line in lines) for setting in SETTINGS]
     print("| method | " + " | ".join(f"{task}, {setting}" for task, setting in cells) + " |")
@@ -76,11 +76,69 @@ def report(args: argparse.Namespace) -> None:
         for task, setting in cells:
             own = [line for line in lines if (line["task"], line["setting"]) == (task, setting)]
             played = [recycled(line) if method == "recycling" else replayed(method, line) for line in own]
-            tokens, rounds, nodes = np.asarray(played, float).T
-            picks = np.random.default_rng(0).integers(0, len(tokens), (10_000, len(tokens)))
-            low, high = np.quantile(tokens[picks].sum(1) / rounds[picks].sum(1), [0.05, 0.95])
-            shown.append(f"{tokens.sum() / rounds.sum():.2f} ({low:.2f} to {high:.2f}), {nodes.sum() / rounds.sum():.1f}")
+            drafted = sum(nodes for *_, nodes in played) / sum(rounds for _, rounds, _ in played)
+            shown.append(f"{_cell([(tokens, rounds) for tokens, rounds, _ in played])}, {drafted:.1f}")
         print(f"| {method} | " + " | ".join(shown) + " |")
+    for (name, length), found in of_models(args.read).items():
+        shown = []
+        for task, setting in cells:
+            own = [line for line in found if (line["task"], line["setting"]) == (task, setting)]
+            shown.append(_cell([(line["tokens"], line["rounds"]) for line in own]) if own else "")
+        print(f"| {name}, {length} | " + " | ".join(shown) + " |")
+
+
+def _cell(pairs: list[tuple[int, float]]) -> str:
+    """Tokens a round with its interval over prompts."""
+    import numpy as np
+
+    tokens, rounds = np.asarray(pairs, float).T
+    picks = np.random.default_rng(0).integers(0, len(tokens), (10_000, len(tokens)))
+    low, high = np.quantile(tokens[picks].sum(1) / rounds[picks].sum(1), [0.05, 0.95])
+    return f"{tokens.sum() / rounds.sum():.2f} ({low:.2f} to {high:.2f})"
+
+
+def of_models(path: Path | None) -> dict[tuple[str, int], list[dict[str, Any]]]:
+    """Lines that `read` wrote, by configuration and draft length, one of them for each length."""
+    found: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for line in [] if path is None else read(path):
+        for length, rounds in line["rounds"].items():
+            found.setdefault((line["name"], int(length)), []).append(line | {"rounds": rounds})
+    return found
+
+
+def read_by_models(args: argparse.Namespace) -> None:
+    """Have every configuration read the answers that `args.out` does not have of it yet."""
+    import torch
+
+    from draftproof.core.params import SamplingParams
+    from draftproof.decode.config import SpeculativeConfig
+    from draftproof.models.load import load_model
+    from draftproof.plan.candidate import Candidate
+    from draftproof.plan.forcing import Text
+    from draftproof.plan.rounds import expect
+
+    torch.set_num_threads(args.threads)
+    lines = read(args.recording)
+    target = load_model(args.target, dtype=lines[0]["dtype"])
+    done = (
+        {(line["name"], line["task"], line["setting"], line["number"]) for line in read(args.out)}
+        if args.out.exists()
+        else set()
+    )
+    for name, given in (one.split("=", 1) for one in args.config):
+        config = SpeculativeConfig.from_dict(json.loads(given))
+        draft = load_model(config.model, dtype=lines[0]["dtype"]) if config.spec.model == "draft" else None
+        candidate = Candidate(config, draft)
+        for line in lines:
+            about = {key: line[key] for key in ("task", "setting", "number")}
+            if (name, *about.values()) in done:
+                continue
+            text, params = Text(tuple(line["prompt"]), tuple(line["answer"])), SamplingParams(**SETTINGS[line["setting"]])
+            readings = candidate.read(target, [text], params, max(args.length), lambda what, at, total: None)
+            rounds = {length: expect(readings.chains(length)[0], length).num_rounds for length in args.length}
+            with args.out.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"name": name} | about | {"tokens": len(text.answer), "rounds": rounds}) + "\n")
+            print(name, *about.values(), flush=True)
 
 
 def replayable_methods() -> list[str]:
@@ -165,8 +223,18 @@ def main() -> None:
     recording.add_argument("--threads", type=int, default=1)
     reporting = verbs.add_parser("report", help="replay every method over the answers")
     reporting.add_argument("recording", type=Path)
+    reporting.add_argument("read", type=Path, nargs="?")
+    reading = verbs.add_parser("read", help="have drafters that run a model read the answers")
+    reading.add_argument("recording", type=Path)
+    reading.add_argument("--target", required=True)
+    reading.add_argument("--out", type=Path, required=True)
+    reading.add_argument("--config", metavar="NAME=JSON", action="append", required=True)
+    reading.add_argument("--length", type=int, action="append", default=None)
+    reading.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
-    {"record": record, "report": report}[args.verb](args)
+    if args.verb == "read":
+        args.length = args.length or [1, 2, 4, 8]
+    {"record": record, "read": read_by_models, "report": report}[args.verb](args)
 
 
 if __name__ == "__main__":

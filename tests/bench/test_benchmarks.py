@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from draftproof import SamplingParams, SpeculativeDecoder
+from draftproof import SamplingParams, SpeculativeDecoder, TableModel
 from draftproof.models.hf import HFModel
 from tiny import llama, word_tokenizer
 
@@ -66,17 +66,29 @@ def test_the_labs_scale_up_reads_answers_and_runs_transformers(tmp_path: Path, m
     assert table.count("| 0 | code |") == table.count("| 0 | chat |") == 1
 
 
-def test_drafters_are_replayed_over_a_recording(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_drafters_are_replayed_over_a_recording(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A text that goes round and round: from its second turn on every drafter has seen it."""
     answer = [3, 4, 5, 6] * 8
     top = [[token, 9, 8, 7, 2, 1, 0, 10] for token in answer]
     about = {"prompt": [1, 2], "answer": answer, "top_ids": top, "target": "t", "task": "round"}
     recording = tmp_path / "recording.jsonl"
-    recording.write_text("".join(json.dumps(about | {"setting": s, "number": 1}) + "\n" for s in ("greedy", "T=0.7")))
+    more = {"number": 1, "dtype": "float32"}
+    recording.write_text("".join(json.dumps(about | more | {"setting": s}) + "\n" for s in ("greedy", "T=0.7")))
     replay = script("drafters_by_replay")
-    replay.report(argparse.Namespace(recording=recording))
+    round_trip = TableModel([[0.9 if j == 3 + (i - 2) % 4 else 0.1 / 11 for j in range(12)] for i in range(12)])
+    monkeypatch.setattr("draftproof.models.load.load_model", lambda name, dtype: round_trip)
+    words = ["read", str(recording), "--target", "T", "--out", str(tmp_path / "read"), "--length", "2"]
+    config = 'same={"method": "draft_model", "model": "D"}'
+    for _ in range(2):  # the second run has nothing left to do
+        monkeypatch.setattr("sys.argv", ["replay", *words, "--config", config])
+        replay.main()
+        assert len(replay.read(tmp_path / "read")) == 2
+    capsys.readouterr()
+    replay.report(argparse.Namespace(recording=recording, read=tmp_path / "read"))
     rows = {line.split(" | ")[0].strip("| "): line for line in capsys.readouterr().out.splitlines()[2:]}
-    assert set(rows) == {*replay.replayable_methods(), "recycling"}
+    assert set(rows) == {*replay.replayable_methods(), "recycling", "same, 2"}
     for row in rows.values():
         assert float(row.split(" | ")[1].split()[0]) > 2
     tokens, rounds, nodes = replay.recycled(about)
