@@ -11,9 +11,11 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import torch
 
 from draftproof import SamplingParams, SpeculativeDecoder, TableModel
 from draftproof.models.hf import HFModel
+from draftproof.train.store import Text, TextWriter
 from tiny import llama, word_tokenizer
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
@@ -93,6 +95,36 @@ def test_drafters_are_replayed_over_a_recording(
         assert float(row.split(" | ")[1].split()[0]) > 2
     tokens, rounds, nodes = replay.recycled(about)
     assert tokens == 32 and rounds < 16 and nodes > rounds
+
+
+def test_a_linear_layer_learns_the_token_after_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A target that counts on, whatever it read: one map of its states says what comes two tokens on."""
+    tokenizer = word_tokenizer()
+    tokenizer.chat_template = "{% for m in messages %}w1 w2 {% endfor %}"
+    module = llama(tie_word_embeddings=False)
+    with torch.no_grad():
+        for layer in module.model.layers:
+            layer.self_attn.o_proj.weight.zero_()
+            layer.mlp.down_proj.weight.zero_()
+        module.lm_head.weight.copy_(module.model.embed_tokens.weight.roll(1, 0) * 40)
+    target = HFModel(module, tokenizer)
+    writer = TextWriter(tmp_path / "texts", {}, 64)
+    counted = [tuple((first + i) % 60 + 4 for i in range(24)) for first in range(40)]
+    for number, tokens in enumerate(counted):
+        writer.append(Text(f"{number:016x}", "count", tokens, 2))
+    recording = tmp_path / "recording.jsonl"
+    line = {"prompt": list(counted[0][:4]), "answer": list(counted[0][4:])}
+    recording.write_text("".join(json.dumps(line | {"setting": s}) + "\n" for s in ("greedy", "T=0.7")))
+    head = script("linear_head")
+    monkeypatch.setattr("draftproof.models.load.load_model", lambda name, dtype="auto": target)
+    monkeypatch.setattr(head, "RATE", 1e-2)
+    monkeypatch.setattr(head, "ROWS", 64)
+    monkeypatch.setattr(head, "EPOCHS", 40)
+    about = {"target": "T", "dtype": "float32", "threads": 1, "out": tmp_path / "head", "tokenizer": "T", "tokens": 600}
+    args = argparse.Namespace(**about, texts=tmp_path / "texts", recording=recording)
+    head.train(args)
+    found = head.measure(args)
+    assert found["identity, greedy"]["acceptance"] < 0.2 < 0.9 < found["trained, greedy"]["acceptance"]
 
 
 def test_the_first_layers_are_a_draft_of_the_same_weights() -> None:
