@@ -35,8 +35,9 @@ TRIED = {("code-editing", 0.0), ("chat", 0.7)}
 TOKENS = 48
 PLAN_SEED, RUN_SEED = 1001, 1
 MORE = {
-    ("smollm2+ngram", "code-editing", 0.7): (36, 2, 4),
-    ("qwen 0.5B -> 1.5B", "chat", 0.7): (5, 2, 0),
+    ("smollm2+ngram", "code-editing", 0.7): (42, 2, 4),
+    ("qwen 0.5B -> 1.5B", "code-editing", 0.7): (6, 2, 0),
+    ("qwen 0.5B -> 1.5B", "chat", 0.7): (8, 2, 0),
 }
 """Group -> prompts in all, planned answers of each further prompt, further visits of timing between the runs of these."""
 TOGETHER = 4
@@ -257,7 +258,10 @@ class Bench:
             drafter = self.decoders[max(K)].drafter
             traces = [replay(drafter, self.target, text, params, max(K)) for text in texts]
             drafted = [{"hits": t.accept.sum(axis=1).astype(int).tolist(), "drafted": t.drafted.tolist()} for t in traces]
+        there = {line["number"] for line in log.of(piece)}  # of a piece that had fewer prompts then
         for number, (text, found) in enumerate(zip(texts, drafted, strict=True)):
+            if number in there:
+                continue
             yield {"number": number, "of_prompt": chosen[number // each], "answer": list(text.answer)} | found
 
     def known_texts(self, piece: Piece, log: Log, ids: list[tuple[int, ...]]) -> Any:
