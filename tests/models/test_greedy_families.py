@@ -13,10 +13,14 @@ import torch
 
 from cache_families import FAMILIES, WINDOW
 from draftproof import SamplingParams, SpeculativeDecoder
+from draftproof.core.round_costs import RoundCosts
+from draftproof.decode.methods import METHODS
+from draftproof.errors import UsageError
 from draftproof.models.hf import HFModel
 from tiny import VOCAB, llama
 
 NEW = 24
+COSTS = RoundCosts(verify=((1, 1.0), (9, 1.3)), draft=0.05).as_dict()
 PROMPTS = {"short": [3, 1, 4, 1, 5], "long": [(5 * i + 2) % VOCAB for i in range(WINDOW + 12)]}
 ATTENTION = [("gemma3", "eager"), ("mistral", "eager"), ("llama4", "eager"), ("jamba", "eager")]
 QUICK = ("llama", "gpt2", "mistral", "gemma3", "llama4")
@@ -101,6 +105,22 @@ def test_trees_where_they_can_be_read_and_chains_elsewhere(name, prompt):
     said = " ".join(stats.notes)
     assert ("chains of 2 are drafted instead" in said) == (not FAMILIES[name].trees)
     assert ("drafts cannot make it faster" in said) == (name in ("mamba", "jamba"))
+
+
+@pytest.mark.parametrize("name", PRODUCT)
+def test_every_method_that_needs_no_model(name):
+    """Whatever the registry lists, on every kind of cache; lookahead alone may say that it needs a target that reads trees."""
+    for method, spec in METHODS.items():
+        if spec.model not in (None, "drafters") or spec.requires or method in ("none", "early_exit", "layer_skip"):
+            continue
+        try:
+            decoder = SpeculativeDecoder(None, model_of(name), speculative_config={"method": method, "costs": COSTS})
+        except UsageError as error:
+            assert method == "lookahead" and "reads chains only" in str(error)
+            continue
+        for prompt in ("short", "long"):
+            result = decoder.generate(PROMPTS[prompt], SamplingParams(temperature=0, max_tokens=NEW, ignore_eos=True))
+            assert list(result.token_ids) == plain(name, prompt), method
 
 
 @pytest.mark.proof
