@@ -4,6 +4,7 @@
     .venv/bin/python benchmarks/rules_on_real_pair.py score --rows FOLDER --out benchmarks/results/rules_qwen.jsonl
     .venv/bin/python benchmarks/rules_on_real_pair.py report benchmarks/results/rules_qwen.jsonl
     .venv/bin/python benchmarks/rules_on_real_pair.py confirm --rows FOLDER
+    .venv/bin/python benchmarks/rules_on_real_pair.py best benchmarks/results/rules_times.json --rows FOLDER
 
 `record` drafts chains and trees at the places where rounds begin and keeps every row of logits of draft and target, about 20 MB
 a round: FOLDER is best outside the repository; a round that is there already is not repeated. All drafts of a round share what
@@ -13,7 +14,8 @@ text goes on with what the rule `token` makes of the sampled chain: rounds begin
 `score` hands every rule the recorded drafts and rows, walks every outcome of its coins, and writes the expected number of
 emitted tokens: no coin of a rule is ever tossed. Rules are therefore compared on equal terms, round by round. `gumbel` draws
 drafts by noise that the target shares: given the drafts, the chance that the target picks a drafted token is a closed form for
-a chain and a mean over NOISE_DRAWS arrival times for siblings. `confirm` tosses the coins of one cell after all.
+a chain and a mean over NOISE_DRAWS arrival times for siblings. `confirm` tosses the coins of one cell after all. `best` looks
+for the fastest tree by the acceptance vector at the beginnings of rounds and the times of passes that rules_times.py took.
 """
 
 from __future__ import annotations
@@ -27,23 +29,27 @@ from typing import Any
 import numpy as np
 import torch
 from real_models import chat_ids, prompts
-from rules_scoring import ARMS, CHAIN, TREES, Held, expected_tokens, held_draft, row_laws, score_round
+from rules_scoring import ARMS, CHAIN, TREES, Held, acceptance_by_place, expected_tokens, held_draft, row_laws, score_round
 
 from draftproof import SamplingParams
 from draftproof.bench.bootstrap import resampled
+from draftproof.core.best_tree import BestTree, best_tree
 from draftproof.core.chance import KeyedChance, stream_key
 from draftproof.core.laws import inverse_cdf
 from draftproof.core.pipeline import LawPipeline
 from draftproof.core.records import ROOT, Draft
 from draftproof.core.rules import RULES
 from draftproof.core.siblings import without
-from draftproof.core.tree import TreeShape
+from draftproof.core.tree import TreeShape, tree_text
+from draftproof.core.verify_curve import VerifyCurve
 from draftproof.models.load import load_model
 from draftproof.models.protocol import Step, extend
 from draftproof.models.vocabulary import align_logits
 
 TEMPERATURES = (0.7, 1.0)
 SAMPLES = 200
+WIDTH = 3
+"""Most siblings of the best tree that is looked for."""
 Path_ = tuple[int, ...]
 
 
@@ -139,7 +145,8 @@ def tree_rows(session: Any, length: int, paths: list[Path_], before: tuple[int, 
 
 
 def texts() -> dict[str, str]:
-    """Short code tasks and questions in turn, then the longer code edits of real_models.py."""
+    """Short code tasks and questions in turn, more of them, then the longer code edits of real_models.py. A new one goes to the
+    end of the short ones: the draws of a round are keyed by its prompt's place."""
     longer = prompts()
     short = {
         "code fizz": "Write a Python function that returns the first n lines of FizzBuzz as a list of strings.",
@@ -148,12 +155,20 @@ def texts() -> dict[str, str]:
     }
     chats = {name: text for name, text in longer.items() if name not in short and name.startswith("chat")}
     found = {name: text for pair in zip(short.items(), chats.items(), strict=True) for name, text in pair}
+    found |= {
+        "code csv": "Write a Python function that reads a CSV file and returns the mean of one column, skipping empty cells.",
+        "chat 3": "Why do leaves change their colour in autumn?",
+        "code bash": "Write a bash one-liner that lists the ten largest files under the current directory.",
+        "chat 4": "Give me three tips for learning a new language as an adult.",
+        "code class": "Write a small Python class for a stack with push, pop and peek, with docstrings.",
+        "chat 5": "Summarise in two sentences what the French Revolution changed.",
+    }
     return found | {name: text for name, text in longer.items() if name not in found}
 
 
 def record(args: argparse.Namespace) -> None:
     target, draft = load_model(args.target, dtype=args.dtype), load_model(args.draft, dtype=args.dtype)
-    for place, (name, text) in enumerate(texts().items()):
+    for place, (name, text) in list(enumerate(texts().items()))[slice(*args.prompts)]:
         prompt = list(chat_ids(target.tokenizer, text))
         sessions = target.open(), draft.open()
         for temperature in TEMPERATURES:
@@ -270,6 +285,43 @@ def confirm(args: argparse.Namespace) -> None:
     )
 
 
+def best(args: argparse.Namespace) -> None:
+    """For each temperature and rule the fastest chain and tree by Sequoia's programme, against plain decoding. A level is taken
+    to cost one draft step, however many nodes it has: too little, so trees look better than they are."""
+    times = json.loads(args.files[0].read_text())
+    seconds = {side: {int(n): float(np.median(took)) for n, took in times[side].items()} for side in ("target", "draft")}
+    curve = VerifyCurve.from_times(seconds["target"])
+    for temperature in TEMPERATURES:
+        laws = pipeline(temperature, args.vocab_size, tuple(args.ends))
+        files = sorted((args.rows / f"T{temperature}").rglob("*.npz"))
+        found: dict[str, list[Any]] = {}
+        for number, file in enumerate(files):
+            with np.load(file) as held:
+                context = held["context"].tolist()
+                p, q = (row_laws(held, side, laws, context)(()).astype(np.float64) for side in ("target", "draft"))
+            for rule, rows in acceptance_by_place(p / p.sum(), q / q.sum(), WIDTH, np.random.default_rng(number)).items():
+                found.setdefault(rule, []).append(rows)
+        for rule, held_rows in found.items():
+            means = [[float(np.mean([rows[k][b] for rows in held_rows])) for b in range(k + 1)] for k in range(WIDTH)]
+            shown = " / ".join(" ".join(f"{a:.3f}" for a in row) for row in means)
+            print(f"T = {temperature}, {len(files)} rounds, {rule}: acceptance by place {shown}")
+            for what, rows in (("chain", means[:1]), ("tree", means)):
+                fastest = _fastest(rows, seconds, curve)
+                shape = tree_text(fastest.shape.parents) if fastest.shape else "none"
+                ratio = seconds["target"][1] / fastest.seconds_per_token
+                print(f"    {what}: {shape}, {fastest.expected_tokens:.2f} tokens a round, {ratio:.2f} times plain decoding")
+
+
+def _fastest(rows: list[list[float]], seconds: dict[str, dict[int, float]], curve: VerifyCurve) -> BestTree:
+    """The fastest shape, though it be slower than no draft at all."""
+    most = curve.tokens[-1] - 1
+
+    def verify(tokens: int) -> float:
+        return seconds["target"][1] * float(curve(tokens)) if tokens > 1 else float("inf")
+
+    return best_tree(rows, seconds["draft"][1], verify, max_nodes=most, max_depth=min(8, most))
+
+
 def read(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
@@ -314,19 +366,20 @@ def _shown(value: float, resamples: Any, digits: int = 2) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["record", "score", "report", "confirm"])
+    parser.add_argument("what", choices=["record", "score", "report", "confirm", "best"])
     parser.add_argument("files", nargs="*", type=Path)
     parser.add_argument("--target", default="qwen2.5-coder-1.5b-instruct.gguf")
     parser.add_argument("--draft", default="qwen2.5-coder-0.5b-instruct.gguf")
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--rounds", type=int, default=16, help="rounds of every prompt and temperature")
+    parser.add_argument("--prompts", type=int, nargs=2, default=(0, None), metavar=("FIRST", "END"), help="which to `record`")
     parser.add_argument("--rows", type=Path)
     parser.add_argument("--vocab-size", type=int, default=151665, help="of the target, for `score`, which loads no model")
     parser.add_argument("--ends", type=int, nargs="*", default=[], help="the target's end tokens, for `score`")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/rules_qwen.jsonl"))
     args = parser.parse_args()
     torch.set_num_threads(1)
-    {"record": record, "score": score, "report": report, "confirm": confirm}[args.what](args)
+    {"record": record, "score": score, "report": report, "confirm": confirm, "best": best}[args.what](args)
     return 0
 
 

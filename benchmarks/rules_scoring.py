@@ -11,14 +11,17 @@ import numpy as np
 
 from draftproof.core.bounds import greedy_k_acceptance, iid_bound, k_seq_acceptance, rrs_iid_acceptance
 from draftproof.core.chance import Purpose
+from draftproof.core.laws import inverse_cdf
 from draftproof.core.pipeline import LawPipeline
 from draftproof.core.records import ROOT, Array, Draft
 from draftproof.core.rules import RULES
+from draftproof.core.siblings import without
 from draftproof.core.tree import TreeShape
 
 CHAIN = 8
 LENGTHS = (2, 3, 4, 8)
 NOISE_DRAWS = 64
+PLAYS = 8
 TREES = {
     "2,2": TreeShape.from_levels((2, 2)),
     "2,2,1": TreeShape.from_levels((2, 2, 1)),
@@ -202,6 +205,31 @@ def one_position(p: Array, q: Array) -> dict[str, dict[str, float]]:
         }
         for k in (1, 2, 4, 8)
     }
+
+
+def acceptance_by_place(p: Array, q: Array, width: int, rng: Any) -> dict[str, list[list[float]]]:
+    """By rule: the chances of each of k siblings to be the accepted one, for k = 1 ... width, as `best_tree` takes them.
+
+    Those of `rrs` without replacement are means over PLAYS draws of the earlier siblings."""
+    order = [int(token) for token in np.argsort(-q, kind="stable")[:width]]
+    constants = [[float(p[token]) for token in order[:k]] for k in range(1, width + 1)]
+    rests = [without(q, order[: k - 1]) for k in range(1, width + 1)]
+    drawn = [constants[k - 1][: k - 1] + [float(np.minimum(p, rest).sum())] for k, rest in enumerate(rests, 1)]
+    places = np.mean([_one_play(p, q, width, rng) for _ in range(PLAYS)], axis=0)
+    return {"greedy_k": drawn, "rrs": [places[:k].tolist() for k in range(1, width + 1)], "match, fixed": constants}
+
+
+def _one_play(p: Array, q: Array, width: int, rng: Any) -> Array:
+    found, tried = np.zeros(width), 1.0
+    for place in range(width):
+        found[place] = tried * np.minimum(p, q).sum()
+        passed, left = np.maximum(q - p, 0.0), np.maximum(p - q, 0.0)
+        if not passed.any() or not left.any():
+            break
+        tried *= passed.sum()
+        token = int(inverse_cdf(passed, rng.random()))
+        p, q = left / left.sum(), without(q, [token])
+    return found
 
 
 def ceiling(chain: Draft, target: Any, draft: Any) -> float:

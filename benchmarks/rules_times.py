@@ -26,7 +26,7 @@ from draftproof.bench.provenance import provenance
 from draftproof.models.load import load_model
 from draftproof.models.protocol import Output, Step, extend
 
-TARGET_SIZES = (1, 3, 5, 7, 9, 11)
+TARGET_SIZES = (1, 2, 3, 4, 5, 7, 9, 11, 16)
 DRAFT_SIZES = (1, 2, 6)
 REPEATS = 5
 TOP_P = (1.0, 0.9)
@@ -106,16 +106,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--target", required=True)
     parser.add_argument("--draft", required=True)
-    parser.add_argument("--rows", type=Path, required=True)
+    parser.add_argument("--rows", type=Path, help="recorded rounds; without them only passes are timed")
+    parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/rules_times.json"))
     args = parser.parse_args()
-    rows = recorded(args.rows)
+    rows = recorded(args.rows) if args.rows else None
     document: dict[str, Any] = {"rules": {}}
-    for top_p in TOP_P:
+    for top_p in TOP_P if rows else ():
         for rule in ("token", "gumbel", "token", "gumbel"):
             document["rules"].setdefault(f"{rule}, top-p {top_p}", []).extend(rule_seconds(rows, rule, top_p))
     for side, sizes in (("target", TARGET_SIZES), ("draft", DRAFT_SIZES)):
-        model = load_model(getattr(args, side), dtype="bfloat16")
+        model = load_model(getattr(args, side), dtype=args.dtype)
         document[side] = passes(model, sizes)
         if side == "target":
             surroundings = provenance(model)

@@ -95,6 +95,22 @@ def test_a_looked_up_draft_does_not_touch_the_rows_it_is_judged_by():
     assert_same_law(exact_law(made, [1, 2, 1], 2, max_tokens=3), law)
 
 
+@pytest.mark.parametrize("rule", [name for name, rule in LOSSLESS.items() if "fixed" in rule.selections])
+def test_a_rejected_guess_leaves_the_targets_law_as_it_was(rule):
+    """The same under every rule: a round's overlaps are read off the rows after the verdict, and are what the target gave."""
+    target = table(s1={2: 0.3, 3: 0.5, 4: 0.2}, s2={1: 0.6, 3: 0.4}, s3={1: 0.5, 2: 0.5}, s4={1: 1.0})
+    made = decoder(target, None, method="ngram", num_speculative_tokens=3, real=False, rule=rule)
+    result = made.generate([1, 2, 1], SamplingParams(max_tokens=60, seed=1))
+    context, rejected = [1, 2, 1], 0
+    for record in result.rounds:
+        for place, overlap_ in enumerate(record.overlaps):
+            before = [*context, *record.draft_tokens[:place]]
+            assert overlap_ == pytest.approx(target[before[-1], record.draft_tokens[place]], abs=1e-6)
+        rejected += record.num_accepted_tokens < record.reached
+        context.extend(record.tokens)
+    assert rejected > 5
+
+
 @pytest.mark.parametrize("config", [{"method": "ngram"}, {"method": "draft_model", "model": "x"}])
 def test_sampling_is_not_replaced_by_arg_max(config):
     """sglang#31214: one backend verified with arg max at every temperature."""

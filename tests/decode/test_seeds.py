@@ -17,6 +17,8 @@ def decoder(method: str = "noisy", **config) -> SpeculativeDecoder:
     module = llama(torch.float32)
     if method == "ngram":
         return SpeculativeDecoder(None, module, speculative_config={"method": "ngram"} | config)
+    if method == "tree":
+        method, config = "noisy", {"model": "noisy", "tree": "2,2,1"} | config
     draft = {"noisy": lambda: llama(torch.float32, seed=0, num_hidden_layers=1), "same": lambda: module}[method]()
     return SpeculativeDecoder(draft, module, speculative_config=config)
 
@@ -25,7 +27,7 @@ PROMPT = [5, 9, 2, 5, 9]
 HOT = {"temperature": 2.0, "max_tokens": 10}
 
 
-@pytest.mark.parametrize("method", ["ngram", "noisy"])
+@pytest.mark.parametrize("method", ["ngram", "noisy", "tree"])
 def test_same_seed_same_text_twice_and_streamed(method):
     """vllm#6038: acceptance draws came from a global generator."""
     made = decoder(method)

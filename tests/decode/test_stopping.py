@@ -44,6 +44,21 @@ def test_eos_inside_an_accepted_block(position, ends):
     assert [piece.finish_reason for piece in pieces][-1] == "stop"
 
 
+def test_an_end_inside_a_tree_ends_the_text_and_the_cache():
+    """The end is the second of three accepted levels and hangs under a second sibling: what is below it was accepted too."""
+    target = chain()
+    half = TableModel([[0.5 if j in ((i + 1) % 64, (i + 2) % 64) else 0.0 for j in range(64)] for i in range(64)])
+    made = SpeculativeDecoder(half, target, speculative_config={"model": "half", "tree": "2,2,2", "rule": "match"})
+    for seed in range(4):
+        params = SamplingParams(max_tokens=20, stop_token_ids=[12], seed=seed)
+        session = target.open()
+        generation = made._generation(session, (10,), params, 0, False)
+        record = drive(generation.round())
+        assert record.tokens == (11, 12) and record.origins == ("draft", "draft") and record.num_accepted_tokens == 2
+        assert tuple(generation.context) == tuple(session.tokens) == (10, 11, 12)
+        assert generation.finished
+
+
 def test_the_cache_ends_where_the_text_ends():
     """llama.cpp#28049: accepted tokens behind the end stayed in the cache."""
     made = self_drafting(chain())
