@@ -27,14 +27,17 @@ def both(model, params: SamplingParams, prompt, **config):
     return made.generate(prompt, params), made.plain.generate(prompt, params)
 
 
-@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("temperature", [0, 0.004])
+@pytest.mark.parametrize("shape", [*LENGTHS, "2,2,1"])
 @pytest.mark.parametrize("penalty, ones", [(0.25, 5), (0.5, 3)])
-def test_frequency_penalty_counts_every_drafted_token_once(penalty, ones, length):
+def test_frequency_penalty_counts_every_drafted_token_once(penalty, ones, shape, temperature):
     """vllm#18902 (no effect), vllm#33251 (counted twice from the second drafted position on).
 
-    1 leads 2 by 1.1: with .25 a token it falls behind after the fifth 1, with .5 after the third."""
-    params = SamplingParams(temperature=0, max_tokens=8, frequency_penalty=penalty)
-    drafted, plain = both(looping(), params, [1], num_speculative_tokens=length)
+    1 leads 2 by 1.1: with .25 a token it falls behind after the fifth 1, with .5 after the third. In a tree 2 hangs beside
+    every 1, and is not on its path. At T = .004, where laws are made, a lead of .1 is lost once in 1e10 draws."""
+    params = SamplingParams(temperature=temperature, max_tokens=8, frequency_penalty=penalty, seed=0)
+    tree = {"method": "draft_model", "tree": shape, "draft_sample_method": "greedy", "num_speculative_tokens": None}
+    drafted, plain = both(looping(), params, [1], **(tree if shape == "2,2,1" else {"num_speculative_tokens": shape}))
     assert drafted.token_ids == plain.token_ids
     assert drafted.token_ids[: ones + 1] == (1,) * ones + (2,)
     assert drafted.stats.num_draft_tokens > 0

@@ -88,6 +88,7 @@ def test_a_later_sibling_is_kept_without_reading_it_again():
     class Counting(TableModel):
         def extend_many(self, steps):
             read.extend(len(step.tokens) for step in steps)
+            assert all(tuple(step.session.tokens) == tuple(i % size for i in range(step.session.length)) for step in steps)
             return super().extend_many(steps)
 
     target = Counting(right, name="target")

@@ -73,11 +73,13 @@ def product(rules: Sequence[str] = CHAIN_RULES) -> Iterator[Case]:
 
 
 def covering(rules: Sequence[str] = CHAIN_RULES) -> list[Case]:
-    """Cells of chains in which every two levels of different factors meet at least once (greedy, deterministic)."""
+    """Cells of chains in which every two levels of different factors meet at least once (greedy, deterministic); and every rule
+    on sampled drafts of the greatest length, on every pair of toys: a fault of a block shows there, if anywhere."""
     if not _chain_rules(rules):
         return []
     rows = covering_rows([tuple(PARAMETERS), DRAFTS, _chain_rules(rules), PAIRS, LENGTHS])
-    return [Case(rule, draft, pair, params, PARAMETERS[params], length) for params, draft, rule, pair, length in rows]
+    rows += [("plain", "sampled", rule, pair, max(LENGTHS)) for rule in _chain_rules(rules) for pair in PAIRS]
+    return [Case(*row) for row in dict.fromkeys((r, d, pair, p, PARAMETERS[p], n) for p, d, r, pair, n in rows)]
 
 
 def tree_product(rules: Sequence[str] = tuple(LOSSLESS)) -> Iterator[Case]:
