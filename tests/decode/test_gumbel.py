@@ -89,6 +89,11 @@ def test_text_is_plain_gumbel_decodings_on_real_modules_too(models):
     check_every_drafter_gives_plain_gumbel_text(models, 1.0, 0.8)
 
 
+def test_no_other_rule_shares_noise():
+    """Under accept-iff-equal alone is it right that drafter and target draw by the same numbers."""
+    assert {name for name, rule in RULES.items() if rule.coupled} == {"gumbel"}
+
+
 def test_inverse_and_gumbel_draws_are_different_texts_of_one_law(models):
     params = SamplingParams(max_tokens=30, seed=3)
     texts = [

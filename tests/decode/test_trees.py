@@ -47,7 +47,7 @@ def test_greedy_text_is_plain_decodings(family, tree, kind):
     assert result.token_ids == made.plain.generate(PROMPT, params).token_ids
     assert result.stats.num_draft_tokens > 0
     if kind == "model":
-        assert any(len(r.draft_tokens) > r.reached for r in result.rounds), "no draft branched"
+        assert any(len(set(r.draft_parents)) < len(r.draft_parents) for r in result.rounds), "no draft branched"
         assert result.stats.num_accepted_tokens > 0
 
 
