@@ -123,6 +123,67 @@ def falcon(dtype: torch.dtype, seed: int = 0, **changes: Any) -> Any:
     return build("Falcon", dtype, seed, **{"ffn_hidden_size": 64, **changes})
 
 
+def zamba(dtype: torch.dtype, seed: int = 0, **changes: Any) -> Any:
+    """Two hybrid layers, whose attention shares its weights."""
+    shape = {"layers_block_type": ["mamba", "hybrid", "mamba", "hybrid"], "num_hidden_layers": 4, "num_key_value_heads": 4}
+    states = {"mamba_d_state": 4, "n_mamba_heads": 2, "use_mamba_kernels": False}
+    return build("Zamba", dtype, seed, **{**shape, **states, **changes})
+
+
+def zamba2(dtype: torch.dtype, seed: int = 0, **changes: Any) -> Any:
+    shape = {"layers_block_type": ["mamba", "hybrid", "mamba"], "num_hidden_layers": 3, "num_key_value_heads": 4}
+    states = {"mamba_d_state": 4, "n_mamba_heads": 4, "mamba_headdim": 16, "mamba_ngroups": 1, "use_mamba_kernels": False}
+    return build("Zamba2", dtype, seed, **{**shape, **states, "chunk_size": 8, "adapter_rank": 4, **changes})
+
+
+LATENT: dict[str, Any] = dict(q_lora_rank=8, kv_lora_rank=8, qk_rope_head_dim=4, qk_nope_head_dim=4, v_head_dim=6)
+LINEAR: dict[str, Any] = dict(
+    num_key_value_heads=4,
+    num_hidden_layers=3,
+    num_local_experts=4,
+    layer_types=["linear_attention", "full_attention", "linear_attention"],
+    mlp_layer_types=["dense", "sparse", "dense"],
+)
+"""Latent attention between two layers with a delta rule."""
+
+
+def kimi_linear(dtype: torch.dtype, seed: int = 0, **changes: Any) -> Any:
+    heads = {"linear_head_dim": 8, "linear_num_heads": 4, "n_shared_experts": 1}
+    return build("KimiLinear", dtype, seed, **{**LATENT, **LINEAR, **heads, **EXPERTS, **changes})
+
+
+def bailing_hybrid(dtype: torch.dtype, seed: int = 0, **changes: Any) -> Any:
+    shape = {"n_group": 2, "topk_group": 1, "head_dim": 8, "num_mtp_layers": 0}
+    return build("BailingHybrid", dtype, seed, **{**LATENT, **LINEAR, **shape, **EXPERTS, **changes})
+
+
+def longcat_flash(dtype: torch.dtype, seed: int = 0, **changes: Any) -> Any:
+    """Each of its layers attends twice, and some of its experts do nothing."""
+    shape = {"num_layers": 2, "num_hidden_layers": 4, "num_key_value_heads": 4, "head_dim": 4, "ffn_hidden_size": 64}
+    experts = {"n_routed_experts": 4, "zero_expert_num": 2, "moe_topk": 2, "expert_ffn_hidden_size": 32}
+    return build("LongcatFlash", dtype, seed, **{**LATENT, **shape, **experts, **changes})
+
+
+def dbrx(dtype: torch.dtype, seed: int = 0, **changes: Any) -> Any:
+    shape = {"vocab_size": VOCAB, "d_model": 32, "n_heads": 4, "n_layers": 2, "max_seq_len": 128, "initializer_range": 0.3}
+    attention = {"kv_n_heads": 2, "clip_qkv": 8.0, "rope_theta": 10000.0}
+    experts = {"hidden_size": 32, "ffn_hidden_size": 32, "moe_num_experts": 4, "moe_top_k": 2}
+    torch.manual_seed(seed)
+    config = transformers.DbrxConfig(**{**shape, "attn_config": attention, "ffn_config": experts, **changes})
+    module = transformers.DbrxForCausalLM(config)
+    module.set_experts_implementation("eager")
+    return module.to(dtype).eval()
+
+
+def xglm(dtype: torch.dtype, seed: int = 0, **changes: Any) -> Any:
+    """Its attention makes a float32 of the lowest float64, which raises: float32 only."""
+    shape = {"vocab_size": VOCAB, "d_model": 32, "ffn_dim": 64, "num_layers": 2, "attention_heads": 4, "init_std": 0.3}
+    ends = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": 0}
+    torch.manual_seed(seed)
+    config = transformers.XGLMConfig(**{**shape, **ends, "scale_embedding": False, "max_position_embeddings": 128, **changes})
+    return transformers.XGLMForCausalLM(config).to(dtype).eval()
+
+
 FLOAT32 = 2e-5
 """For layers that compute in float32 whatever they are given."""
 
@@ -137,6 +198,7 @@ class Family:
     shares: bool = True
     tolerance: float = 1e-9
     window: int | None = None
+    dtype: torch.dtype = torch.float64
 
 
 FAMILIES = {
@@ -160,3 +222,14 @@ FAMILIES = {
     "falcon_h1": Family(falcon_h1, trees=False, shares=False, tolerance=FLOAT32),
     "bamba": Family(bamba, trees=False, shares=False, tolerance=FLOAT32),
 }
+
+RARE = {
+    "zamba": Family(zamba, trees=False, shares=False),
+    "zamba2": Family(zamba2, trees=False, shares=False),
+    "kimi_linear": Family(kimi_linear, trees=False, shares=False),
+    "bailing_hybrid": Family(bailing_hybrid, trees=False, shares=False),
+    "longcat_flash": Family(longcat_flash, shares=False),
+    "dbrx": Family(dbrx),
+    "xglm": Family(xglm, shares=False, dtype=torch.float32),
+}
+"""No kind of layer that the others have not; greedy text alone is compared."""

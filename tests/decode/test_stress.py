@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
 import tracemalloc
 
 import pytest
@@ -101,6 +102,19 @@ def test_two_threads_on_one_decoder():
     params = SamplingParams(seed=3, max_tokens=20)
     expected = [decoder.generate(prompt, params).token_ids for prompt in PROMPTS]
     found: dict[int, list[object]] = {}
+    inside: list[int] = []
+    most = [0]
+
+    def enter(*_):
+        inside.append(1)
+        most[0] = max(most[0], len(inside))
+        time.sleep(0.001)  # lets the other thread run, and so begin a pass of its own if it may
+
+    def leave(*_):
+        inside.pop()
+
+    decoder.target.module.register_forward_pre_hook(enter)
+    decoder.target.module.register_forward_hook(leave)
 
     def work(number):
         found[number] = [decoder.generate(prompt, params).token_ids for prompt in PROMPTS * 3]
@@ -112,18 +126,20 @@ def test_two_threads_on_one_decoder():
     for thread in threads:
         thread.join()
     assert [found[0], found[1]] == [[*expected * 3, expected]] * 2
+    assert most == [1], "passes of one model take turns"
 
 
+@pytest.mark.parametrize("when", [3, 4])
 @pytest.mark.parametrize("many", [False, True])
-def test_cancelling_from_another_thread_takes_one_round(many):
-    """The thread that cancels waits for a pass to begin; no pass begins after the one that was running."""
+def test_cancelling_from_another_thread_takes_one_round(many, when):
+    """The thread that cancels waits for a pass to begin; no pass begins after the one that was running, whichever that is."""
     decoder = make()
     cancel, running, passes = threading.Event(), threading.Event(), []
     extend_many = decoder.target.extend_many
 
     def extend(steps):
         passes.append(cancel.is_set())
-        if len(passes) == 4:
+        if len(passes) == when:
             running.set()
             assert cancel.wait(30)
         return extend_many(steps)
@@ -134,7 +150,7 @@ def test_cancelling_from_another_thread_takes_one_round(many):
     params = SamplingParams(temperature=0, max_tokens=60)
     got = decoder.generate(PROMPTS if many else PROMPTS[0], params, cancel=cancel)
     canceller.join()
-    assert len(passes) == 4
+    assert len(passes) == when
     assert not any(passes)
     for result in got if many else [got]:
         assert result.finish_reason == "abort"

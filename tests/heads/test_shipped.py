@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from draftproof import SamplingParams, SpeculativeDecoder
+from draftproof.decode.possible import methods_possible
 from draftproof.errors import UsageError
 from draftproof.heads import shipped
 from draftproof.heads.eagle3 import Eagle3
@@ -32,6 +33,9 @@ def test_the_head_of_this_target_is_found(tmp_path, monkeypatch):
     assert result.token_ids == decoder.plain.generate([1, 2, 3], SamplingParams(max_tokens=8, temperature=0)).token_ids
     with pytest.raises(UsageError, match="no head for method .eagle3. comes with the package for tiny"):
         SpeculativeDecoder(None, other, speculative_config={"method": "eagle3"})
+    for model, possible, why in ((target, True, "comes with the package"), (other, None, "needs the folder")):
+        row = next(row for row in methods_possible(model) if row["method"] == "eagle3")
+        assert row["possible"] is possible and why in row["why"]
 
 
 def test_the_command_line_drafts_with_it_where_there_is_one(tmp_path, monkeypatch):

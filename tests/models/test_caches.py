@@ -297,7 +297,7 @@ def test_what_a_session_takes_was_foretold(name):
 
 @pytest.mark.parametrize("name", ["mistral", "gemma3", "qwen3_next", "mamba", "falcon_h1"])
 def test_closed_sessions_leave_no_tensors_behind(name):
-    """Without waiting for the garbage collector: report 61."""
+    """Without waiting for the garbage collector, as the growth of vllm#15506 needs it."""
     model = model_of(name)
 
     def cycle() -> None:

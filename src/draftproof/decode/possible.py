@@ -62,13 +62,18 @@ def _with_draft(target: Any, draft: Any) -> tuple[bool, str | None]:
 def _with_folder(method: Method, target: Any, folder: str | None) -> tuple[bool | None, str | None]:
     from draftproof.decode.build import make_drafter
 
-    if folder is None:
-        return None, f"needs the folder of its weights: name it with --draft, and --method {method.name} to use it"
+    if folder is None and not method.model_optional:
+        return None, _needs_folder(method)
+    config = {"method": method.name} | ({} if folder is None else {"model": folder})
     try:
-        make_drafter(None, {"method": method.name, "model": folder}, target, getattr(target, "tokenizer", None), None)
+        make_drafter(None, config, target, getattr(target, "tokenizer", None), None)
     except DraftproofError as error:
-        return False, str(error)
-    return True, None
+        return (None, _needs_folder(method)) if folder is None else (False, str(error))
+    return True, "with the head that comes with the package for this target" if folder is None else None
+
+
+def _needs_folder(method: Method) -> str:
+    return f"needs the folder of its weights: name it with --draft, and --method {method.name} to use it"
 
 
 def _chains_only(models: list[Any]) -> str:
