@@ -33,7 +33,7 @@ from rules_scoring import ARMS, CHAIN, TREES, Held, acceptance_by_place, expecte
 
 from draftproof import SamplingParams
 from draftproof.bench.bootstrap import resampled
-from draftproof.core.best_tree import BestTree, best_tree
+from draftproof.core.best_tree import BestTree, best_tree, expected_tokens_of_shape
 from draftproof.core.chance import KeyedChance, stream_key
 from draftproof.core.laws import inverse_cdf
 from draftproof.core.pipeline import LawPipeline
@@ -310,6 +310,12 @@ def best(args: argparse.Namespace) -> None:
                 shape = tree_text(fastest.shape.parents) if fastest.shape else "none"
                 ratio = seconds["target"][1] / fastest.seconds_per_token
                 print(f"    {what}: {shape}, {fastest.expected_tokens:.2f} tokens a round, {ratio:.2f} times plain decoding")
+            for name, tree in ({"2": TreeShape((-1, -1))} | TREES).items():
+                tokens = expected_tokens_of_shape(means, tree)
+                spent = tree.depth * seconds["draft"][1] + seconds["target"][1] * float(curve(len(tree) + 1))
+                print(
+                    f"    {name}: {tokens:.2f} tokens a round, {seconds['target'][1] * tokens / spent:.2f} times plain decoding"
+                )
 
 
 def _fastest(rows: list[list[float]], seconds: dict[str, dict[int, float]], curve: VerifyCurve) -> BestTree:
