@@ -177,7 +177,7 @@ def test_the_table_foretells_from_texts_and_costs_alone(tmp_path: Path) -> None:
 def test_an_interrupted_measurement_goes_on_after_its_finished_pieces(tmp_path: Path) -> None:
     module = script("predicted_vs_measured")
     whole = list(module.pieces("qwen 0.5B -> 1.5B"))
-    assert [piece.kind for piece in whole].count("costs") == 4 and [piece.kind for piece in whole].count("run") == 14
+    assert [piece.kind for piece in whole].count("costs") == 4 and [piece.kind for piece in whole].count("run") == 20
     run = next(piece for piece in whole if piece.kind == "run")
     log = module.Log(tmp_path / "raw.jsonl")
     for arm in ("plain", "k=1", "k=2", "k=4"):

@@ -142,3 +142,10 @@ def test_the_peak_is_never_below_the_average(gaps: tuple[float, ...]) -> None:
     run = Run((), "", now, tuple(chunks))
     assert run.peak_tokens_per_second is not None and run.seconds_per_token is not None
     assert run.peak_tokens_per_second >= 1 / run.seconds_per_token - 1e-9
+
+
+def test_a_chunk_without_tokens_is_not_the_first_token() -> None:
+    """Servers send a first event that holds the role alone: it comes early and brings nothing."""
+    run = Run((1, 2, 3), "abc", 1.0, (Chunk(0.1, 0), Chunk(0.4, 1), Chunk(1.0, 2)))
+    assert run.first_token_seconds == 0.4
+    assert run.seconds_per_token == pytest.approx(0.3)
