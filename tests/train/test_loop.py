@@ -77,8 +77,11 @@ def test_texts_without_a_draft_are_no_data():
     target = speaker()
     head = fresh_head(Recipe("medusa"), target_view(target), texts(), 0)
     short = [Text("0" * 16, "toy", (1, 2, 3), 2)]
-    with pytest.raises(UsageError, match="too few texts"):
+    with pytest.raises(UsageError, match="too few texts.*give more prompts"):
         Training(HeadTask(target, head), short, short)
+    some = [text for text in texts() if text.answer >= 2][:2]
+    with pytest.raises(UsageError, match=r"\(2\): some to train on, some to hold out"):
+        Training(HeadTask(target, head), some, [])
 
 
 def test_losses_by_hand():

@@ -42,7 +42,13 @@ Threads = Annotated[
 Draft = Annotated[str | None, _flag(SPECULATION, "--draft", metavar="D", help="Draft model; means method draft_model.")]
 Method = Annotated[
     str | None,
-    _flag(SPECULATION, "--method", metavar="NAME", help=f"{', '.join(drafting_methods())} or none. Default: {DEFAULT_METHOD}."),
+    _flag(
+        SPECULATION,
+        "--method",
+        metavar="NAME",
+        help=f"{', '.join(drafting_methods())} or none. "
+        f"Default: {DEFAULT_METHOD}; for the default model its head and suffix matches.",
+    ),
 ]
 Length = Annotated[int | None, _flag(SPECULATION, "-k", metavar="N", min=0, help="Draft length; 0 decodes plainly.")]
 Config = Annotated[

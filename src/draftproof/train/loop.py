@@ -96,7 +96,11 @@ class Training:
         self.texts = [text for text in self.texts if text.answer >= 2]
         self.held_out = [text for text in self.held_out if text.answer >= 2]
         if not self.texts or not self.held_out:
-            raise UsageError("there are too few texts with an answer of two tokens or more: some to train on, some to hold out")
+            found = len(self.texts) + len(self.held_out)
+            raise UsageError(
+                f"there are too few texts with an answer of two tokens or more ({found}): some to train on, some to hold out; "
+                "give more prompts"
+            )
         self.module = self.task.module
         parameters = [weight for weight in self.module.parameters() if weight.requires_grad]
         rate = self.settings.learning_rate
