@@ -35,7 +35,7 @@ TRIED = {("code-editing", 0.0), ("chat", 0.7)}
 TOKENS = 48
 PLAN_SEED, RUN_SEED = 1001, 1
 MORE = {
-    ("smollm2+ngram", "code-editing", 0.7): (42, 2, 4),
+    ("smollm2+ngram", "code-editing", 0.7): (40, 2, 4),
     ("qwen 0.5B -> 1.5B", "code-editing", 0.7): (6, 2, 0),
     ("qwen 0.5B -> 1.5B", "chat", 0.7): (8, 2, 0),
 }

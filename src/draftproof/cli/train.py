@@ -67,7 +67,7 @@ def prompts(
     with telling() as tell:
         how = Inventing(count, temperature, max_tokens, seed, batch_size)
         kept = invent(model, model.tokenizer, how, out, lambda done, total: tell("questions", done, total))
-    typer.echo(f"{kept} prompts are in {out}; next: draftproof train data --data {out} --out texts")
+    typer.echo(f"{kept} prompts are in {out}, poor ones left out; next: draftproof train data --data {out} --out texts")
 
 
 def data(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import io
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -37,6 +38,8 @@ def check_writable(path: Path) -> None:
         raise UsageError(f"cannot write to {path}: it is a folder; name a file")
     if not path.parent.is_dir():
         raise UsageError(f"cannot write to {path}: there is no folder {path.parent}")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise UsageError(f"cannot write to {path}: you may not; name another file")
 
 
 def write_page(path: Path, text: str) -> None:
