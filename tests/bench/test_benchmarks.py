@@ -219,16 +219,16 @@ def test_a_second_wave_has_its_own_texts_and_goes_on_after_them(tmp_path: Path) 
     whole = list(module.pieces("smollm2+ngram"))
     wave = whole[4 + 4 + 4 * 6 :]
     texts = [piece for piece in wave if piece.kind == "text"]
-    assert len(texts) == 8 and module.planned(whole[1]) == (range(6), 3)
-    assert module.planned(texts[0]) == (range(6, 10), 2) and module.planned(texts[-1]) == (range(34, 36), 2)
-    assert [piece.prompt for piece in wave if piece.kind == "run"] == list(range(6, 36))
+    assert len(texts) == 9 and module.planned(whole[1]) == (range(6), 3)
+    assert module.planned(texts[0]) == (range(6, 10), 2) and module.planned(texts[-1]) == (range(38, 40), 2)
+    assert [piece.prompt for piece in wave if piece.kind == "run"] == list(range(6, 40))
     visits = [piece.prompt for piece in wave if piece.kind == "costs"]
     assert len(visits) == 4 and len(set(visits)) == 4 and max(visits) < -1
     log = module.Log(tmp_path / "raw.jsonl")
     log.add(vars(texts[0]) | {"number": 0})
     assert not log.has(texts[0])
     items = module.prompt_items("code-editing")
-    assert len({item.prompt[0]["content"] for item in items}) == len(items) >= 36
+    assert len({item.prompt[0]["content"] for item in items}) == len(items) >= 40
 
 
 @pytest.mark.parametrize("name", ["lab_scale_up", "predicted_vs_measured", "predicted_table"])
