@@ -21,6 +21,8 @@ def provenance(target: Any, *, seed: int | None = None) -> dict[str, Any]:
     import torch
     import transformers
 
+    from draftproof.models.packed import packed_layers
+
     return {
         "draftproof": __version__,
         "python": platform.python_version(),
@@ -34,6 +36,7 @@ def provenance(target: Any, *, seed: int | None = None) -> dict[str, Any]:
         "target": target.name,
         "device": str(getattr(target, "device", "cpu")),
         "dtype": str(getattr(target, "dtype", None)).removeprefix("torch."),
+        "packed_layers": len(packed_layers(target.module)) if hasattr(target, "module") else 0,
         "seed": seed,
         "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
         "commit": _commit(),
@@ -48,11 +51,11 @@ def model_hash(model: Any) -> str | None:
     module = getattr(model, "module", None)
     if module is None:
         return None
+    from draftproof.models.packed import sampled_weights
+
     digest = hashlib.sha256(json.dumps(str(type(module).__name__)).encode())
-    for name, tensor in sorted(module.state_dict().items()):
-        flat = tensor.detach().flatten()
-        sample = flat[:: max(1, flat.numel() // 1024)][:1024].float().cpu().contiguous()
-        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode() + sample.numpy().tobytes())
+    for name, weight, sample in sampled_weights(module, 1024):
+        digest.update(f"{name} {tuple(weight.shape)} {weight.dtype}".encode() + sample.float().numpy().tobytes())
     return digest.hexdigest()
 
 

@@ -87,6 +87,7 @@ def _draft(name: str, dtype: str, device: str) -> tuple[Any, dict[str, Any]]:
 
 def describe_model(model: Any) -> dict[str, Any]:
     """Size, place, caches and passes of one loaded model, with the measured time of passes over one and five tokens."""
+    from draftproof.models.packed import num_parameters, packed_layers
     from draftproof.models.steps import pass_seconds
 
     kinds = [str(kind) for kind in model.layer_kinds]
@@ -94,8 +95,9 @@ def describe_model(model: Any) -> dict[str, Any]:
     return {
         "name": model.name,
         "class": type(model.module).__name__,
-        "parameters": sum(weight.numel() for weight in model.module.parameters()),
+        "parameters": num_parameters(model.module),
         "dtype": str(model.dtype).removeprefix("torch."),
+        "packed_layers": len(packed_layers(model.module)),
         "device": str(model.device),
         "max_length": model.max_length,
         "vocab_size": model.vocab_size,

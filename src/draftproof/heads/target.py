@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from draftproof.errors import UsageError
+from draftproof.models.packed import sampled_weights
 from draftproof.models.protocol import LanguageModel
 
 SAMPLED_ENTRIES = 4096
@@ -88,11 +89,8 @@ def target_view(target: LanguageModel) -> TargetView:
 def fingerprint(module: Any) -> str:
     """SHA-256 over entries of every weight matrix, rounded to bfloat16: equal for one checkpoint in any dtype."""
     digest = hashlib.sha256()
-    for name, tensor in sorted(module.state_dict().items()):
-        if not tensor.is_floating_point() or tensor.ndim < 2:
-            continue
-        flat = tensor.detach().flatten()
-        step = max(1, flat.numel() // SAMPLED_ENTRIES)
-        sample = flat[::step][:SAMPLED_ENTRIES].to(torch.bfloat16).cpu()
-        digest.update(f"{name} {tuple(tensor.shape)}".encode() + sample.view(torch.int16).numpy().tobytes())
+    for name, weight, sample in sampled_weights(module, SAMPLED_ENTRIES):
+        if weight.is_floating_point() and weight.ndim >= 2:
+            rounded = sample.to(torch.bfloat16)
+            digest.update(f"{name} {tuple(weight.shape)}".encode() + rounded.view(torch.int16).numpy().tobytes())
     return digest.hexdigest()

@@ -16,6 +16,7 @@ from draftproof.models.adapters import base_of, is_adapter_folder, with_adapter
 from draftproof.models.checkpoint import extras, refuse_drafter
 from draftproof.models.convert import converted_gguf, first_line, is_model_folder, no_progress_bars, note
 from draftproof.models.hf import HFModel
+from draftproof.models.packed import pack_linears, why_not_packed
 from draftproof.models.pull import PULLABLE, pulled_folder
 from draftproof.models.support import check_config
 
@@ -41,6 +42,7 @@ def load_model(
     trust_remote_code: bool = False,
     attn_implementation: str | None = None,
     max_length: int | None = None,
+    pack_weights: bool | None = None,
     check: bool = True,
 ) -> HFModel:
     """Load a causal language model with its tokenizer.
@@ -49,6 +51,8 @@ def load_model(
     merged into it), a .gguf file (converted once), or `smollm2-135m-instruct`.
     dtype, device: see `choose_dtype` and `choose_device`. device_map: handed to transformers (needs accelerate) instead of
     `device`. max_length: hold sessions to fewer tokens than the model could take. check: see `HFModel`.
+    pack_weights: lay large linear layers out for passes over several tokens (`draftproof.models.packed`); None does so where it
+    is known to help, in float32 on an x86 CPU. True is a UsageError elsewhere.
     UsageError in one sentence when there is no such model, UnsupportedModelError when it cannot be decoded exactly. What the
     checkpoint holds beside the model and is not used, such as multi-token-prediction layers, is said once and in `notes`.
     """
@@ -69,10 +73,23 @@ def load_model(
         module, tokenizer = _load_parts(place, options, common, adapter if base != str(name_or_path) else None)
         if device_map is None and getattr(config, "quantization_config", None) is None:
             module.to(where)
+        _pack(module, config, where, device_map is not None, pack_weights)
     notes = extras(config, place)
     for said in notes:
         note(f"{name_or_path}: {said}")
     return HFModel(module, tokenizer, name=str(name_or_path), max_length=max_length, check=check, notes=notes)
+
+
+def _pack(module: Any, config: Any, device: torch.device, spread: bool, wanted: bool | None) -> None:
+    if wanted is False:
+        return
+    reason = why_not_packed(module.dtype, device)
+    if spread or getattr(config, "quantization_config", None) is not None:
+        reason = "weights of a quantised model, or of one spread over devices, are not packed"
+    if reason is None:
+        pack_linears(module)
+    elif wanted:
+        raise UsageError(f"pack_weights=True: {reason}")
 
 
 def load_config(name_or_path: str | Path) -> Any:

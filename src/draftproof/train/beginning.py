@@ -55,7 +55,7 @@ def _copied(head: Eagle3, module: Any) -> list[tuple[Tensor, Tensor]] | None:
         "self_attn.o_proj.weight": layer.self_attn.o_proj.weight,
         **{f"self_attn.{one}_proj.weight": getattr(layer.self_attn, f"{one}_proj").weight[:, width:] for one in "qkv"},
     }
-    found = dict(layers[-1].named_parameters())
+    found = layers[-1].state_dict()
     pairs = [(head.norm.weight, norm), *((weight, found.get(name)) for name, weight in wanted.items())]
     if any(theirs is None or ours.shape != theirs.shape for ours, theirs in pairs):
         return None

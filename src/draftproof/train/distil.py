@@ -21,6 +21,7 @@ from draftproof.drafters.draft_model import DraftModel
 from draftproof.errors import UsageError
 from draftproof.models.hf import HFModel
 from draftproof.models.load import load_model
+from draftproof.models.packed import unpack_linears
 from draftproof.models.protocol import LanguageModel, Step
 from draftproof.models.slices import skipping
 from draftproof.models.vocabulary import check_same_tokens
@@ -52,7 +53,7 @@ def fresh_draft(target: Any, recipe: DraftRecipe) -> HFModel:
 
     UsageError: a number of layers the target does not have, or a checkpoint with other tokens than the target's."""
     if recipe.start is not None:
-        model = load_model(recipe.start, dtype="float32", device=str(target.device))
+        model = load_model(recipe.start, dtype="float32", device=str(target.device), pack_weights=False)
         check_same_tokens(target.tokenizer, model.tokenizer, target.vocab_size, model.vocab_size)
         module = model.module
     else:
@@ -62,7 +63,8 @@ def fresh_draft(target: Any, recipe: DraftRecipe) -> HFModel:
                 f"a draft of {recipe.num_layers} layers: {target.name} has {total}, so 1 to {total - 1} can be taken"
             )
         kept = {round(place * (total - 1) / max(recipe.num_layers - 1, 1)) for place in range(recipe.num_layers)}
-        module = copy.deepcopy(skipping(target, [layer for layer in range(total) if layer not in kept]).module).float()
+        sliced = skipping(target, [layer for layer in range(total) if layer not in kept]).module
+        module = unpack_linears(copy.deepcopy(sliced)).float()
     module.requires_grad_(True)
     return HFModel(module, target.tokenizer, name=f"draft for {target.name}", max_length=target.max_length, check=False)
 
