@@ -87,3 +87,16 @@ def test_a_draft_model_from_prompts(model, prompts, tmp_path, capsys):
 def test_wrong_settings_are_refused(model, prompts, tmp_path, refused, words, sentence):
     texts = ["--data", prompts, "--limit", "40", "--out", tmp_path]
     assert sentence in refused("train", "eagle3", "--target", model, *texts, *words)
+
+
+@pytest.mark.parametrize(
+    ("method", "words", "sentence"),
+    [
+        ("eagle", ["--num-heads", "3"], "--num-heads is for medusa; train eagle has no such thing"),
+        ("medusa", ["--draft-vocab-size", "64"], "--draft-vocab-size is for eagle3"),
+        ("medusa", ["--intermediate-size", "64"], "--intermediate-size is for eagle and eagle3"),
+        ("eagle3", ["--begin", "target", "--start", "there"], "leave out --begin or --start"),
+    ],
+)
+def test_what_does_not_shape_this_head_is_refused(tmp_path, refused, method, words, sentence):
+    assert sentence in refused("train", method, "--target", "nowhere", "--out", tmp_path, *words)

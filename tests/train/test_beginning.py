@@ -7,6 +7,7 @@ import torch
 
 from draftproof.errors import UsageError
 from draftproof.heads.eagle3 import Eagle3
+from draftproof.heads.folder import save_head
 from draftproof.heads.target import target_view
 from draftproof.models.hf import HFModel
 from draftproof.train.beginning import begin_as_last_layer
@@ -41,3 +42,27 @@ def test_another_shape_is_refused():
         begin_as_last_layer(head, target.module)
     with pytest.raises(UsageError, match="begin at random instead"):
         begin_as_last_layer(head, None)
+
+
+def test_a_head_gone_on_with_can_have_a_larger_draft_vocabulary(tmp_path):
+    target = HFModel(llama(num_hidden_layers=4), name="tiny", check=False)
+    view = target_view(target)
+    texts = [Text("0" * 16, "a", (1, 40, 41, 41, 40, 50, 7, 7, 7), 1)]
+    first = Eagle3.of(view, [3, 7, 40], hidden_layers=(1, 2, 3))
+    with torch.no_grad():
+        first.lm_head.weight.add_(1.0)
+    save_head(tmp_path, first, view)
+    more = fresh_head(Recipe("eagle3", draft_vocab_size=5, start=str(tmp_path)), view, texts, 0)
+    assert more.draft_ids.tolist() == [3, 7, 40, 41, 50], "what it has, then what the answers use most"
+    assert torch.equal(more.lm_head.weight[:3], first.lm_head.weight)
+    assert torch.equal(more.lm_head.weight[3:], view.output_weight[[41, 50]])
+    assert torch.equal(more.fc.weight, first.fc.weight) and torch.equal(
+        more.layers[0].q_proj.weight, first.layers[0].q_proj.weight
+    )
+    assert all(weight.requires_grad for weight in more.parameters())
+    features = torch.randn(2, 32)
+    laws = [head.spread(head.logits(features)) for head in (first, more)]
+    assert torch.equal(laws[0][:, [3, 7, 40]], laws[1][:, [3, 7, 40]]) and laws[1][:, 41].isfinite().all()
+    assert fresh_head(Recipe("eagle3", start=str(tmp_path)), view, texts, 0).draft_ids.tolist() == [3, 7, 40]
+    with pytest.raises(UsageError, match="draft_vocab_size is 2; the head that training begins with has 3, and keeps them"):
+        fresh_head(Recipe("eagle3", draft_vocab_size=2, start=str(tmp_path)), view, texts, 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -131,9 +131,15 @@ MaxLength = Annotated[int, Count("--max-length", metavar="N", min=4, help="Cut l
 Unroll = Annotated[int, Count("--unroll", metavar="N", min=1, help="Positions ahead that are trained.")]
 EarlyUnroll = Annotated[int | None, Count("--early-unroll", metavar="N", min=1, help="--unroll in the first two thirds.")]
 Width = Annotated[int | None, Count("--intermediate-size", metavar="N", min=1, help="Of EAGLE's layer. Default: the target's.")]
-Begin = Annotated[str, Count("--begin", metavar="HOW", help="Of a fresh eagle3 head: target (its last layer), random or auto.")]
-DraftVocab = Annotated[int, Count("--draft-vocab-size", metavar="N", min=1, help="Of eagle3.")]
-NumHeads = Annotated[int, Count("--num-heads", metavar="N", min=1, help="Of medusa.")]
+Begin = Annotated[
+    str | None,
+    Count("--begin", metavar="HOW", help="Of a fresh eagle3 head: target (its last layer), random or auto (default)."),
+]
+DraftVocab = Annotated[
+    int | None,
+    Count("--draft-vocab-size", metavar="N", min=1, help="Of eagle3. Default: 4096, or that of the head it begins with."),
+]
+NumHeads = Annotated[int | None, Count("--num-heads", metavar="N", min=1, help="Of medusa. Default: 4.")]
 Seed = Annotated[int, Count("--seed", metavar="N", min=0, help="Of weights and order.")]
 Layers = Annotated[
     list[int] | None,
@@ -147,6 +153,26 @@ CacheDir = Annotated[
     typer.Option("--cache", metavar="DIR", help="Keep hidden states here, for several epochs. Without it none is written."),
 ]
 CacheGB = Annotated[float, typer.Option("--cache-gb", metavar="X", min=0, help="Most GB that --cache may take.")]
+
+
+SHAPE = {
+    "--draft-vocab-size": ("eagle3",),
+    "--num-heads": ("medusa",),
+    "--hidden-layer": ("eagle3",),
+    "--intermediate-size": ("eagle", "eagle3"),
+    "--begin": ("eagle3",),
+}
+"""Flag -> the methods whose heads it shapes. A head that is gone on with has its shape; only its draft vocabulary can grow."""
+
+
+def _check_shape(method: str, given: Mapping[str, Any], start: Path | None) -> None:
+    for flag, value in given.items():
+        if not value:
+            continue
+        if method not in SHAPE[flag]:
+            raise UsageError(f"{flag} is for {' and '.join(SHAPE[flag])}; train {method} has no such thing")
+        if start is not None and flag != "--draft-vocab-size":
+            raise UsageError(f"{flag} shapes a fresh head; the one in {start} has its shape: leave out {flag} or --start")
 
 
 def _trainer(method: str) -> Any:
@@ -168,11 +194,11 @@ def _trainer(method: str) -> Any:
         hidden_layer: Layers = None,
         intermediate_size: Width = None,
         start: Start = None,
-        begin: Begin = "auto",
+        begin: Begin = None,
         cache: CacheDir = None,
         cache_gb: CacheGB = 10.0,
-        draft_vocab_size: DraftVocab = 4096,
-        num_heads: NumHeads = 4,
+        draft_vocab_size: DraftVocab = None,
+        num_heads: NumHeads = None,
         max_length: MaxLength = 1024,
         seed: Seed = 0,
         dtype: options.Dtype = "float32",
@@ -182,6 +208,15 @@ def _trainer(method: str) -> Any:
         from draftproof.train.loop import Settings
         from draftproof.train.run import Recipe
 
+        shape = {
+            "--draft-vocab-size": draft_vocab_size,
+            "--num-heads": num_heads,
+            "--hidden-layer": hidden_layer,
+            "--intermediate-size": intermediate_size,
+            "--begin": begin,
+        }
+        _check_shape(method, shape, start)
+        num_heads = num_heads or 4
         settings = Settings(
             steps=steps,
             batch_size=batch_size,
@@ -200,7 +235,7 @@ def _trainer(method: str) -> Any:
             intermediate_size=intermediate_size,
             hidden_layers=tuple(hidden_layer) if hidden_layer else None,
             start=None if start is None else str(start),
-            begin=begin,
+            begin=begin or "auto",
         )
         model = load_target(target, dtype, device, threads)
         return _train(model, recipe, settings, out, data, limit, max_length, (cache, cache_gb))

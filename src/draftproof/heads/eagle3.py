@@ -83,6 +83,24 @@ class Eagle3(nn.Module):
             made.lm_head.weight.copy_(target.output_weight[sorted(draft_ids)])
         return made.to(target.device)
 
+    def widened(self, draft_ids: Sequence[int]) -> Eagle3:
+        """A copy with a draft vocabulary that holds this one's; the output rows of new ids begin as the target's."""
+        ids = sorted(draft_ids)
+        places = torch.searchsorted(torch.tensor(ids), self.draft_ids.cpu())
+        made = Eagle3(
+            self.config,
+            self.target,
+            hidden_layers=self.hidden_layers,
+            draft_ids=ids,
+            norm_before_residual=self.norm_before_residual,
+        )
+        own = {name: tensor for name, tensor in self.state_dict().items() if name not in ("lm_head.weight", "d2t", "t2d")}
+        made.load_state_dict(own, strict=False)
+        with torch.no_grad():
+            made.lm_head.weight.copy_(self.target.output_weight[ids])
+            made.lm_head.weight[places] = self.lm_head.weight.to(made.lm_head.weight)
+        return made.to(self.target.device)
+
     @property
     def draft_ids(self) -> Tensor:
         """The target's id of each draft id [draft vocabulary]."""

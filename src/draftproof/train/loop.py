@@ -223,12 +223,13 @@ def split(texts: Sequence[Text], share: float = 0.05, most: int = 200) -> tuple[
     return [text for text in texts if text.key not in kept], held
 
 
-def frequent_ids(texts: Sequence[Text], size: int, vocab_size: int) -> list[int]:
-    """The `size` ids that answers use most, ties by id: a draft vocabulary. Filled up with the lowest ids where too few
-    occur."""
+def frequent_ids(texts: Sequence[Text], size: int, vocab_size: int, *, known: Sequence[int] = ()) -> list[int]:
+    """`size` ids in ascending order, a draft vocabulary: those of `known`, then what answers use most, ties by id. Filled up
+    with the lowest ids where too few occur."""
     counts = torch.zeros(vocab_size, dtype=torch.long)
     for text in texts:
         counts += torch.bincount(torch.tensor(text.tokens[text.prompt :], dtype=torch.long), minlength=vocab_size)
+    counts[torch.tensor(known, dtype=torch.long)] = counts.max() + 1
     order = torch.sort(counts, descending=True, stable=True).indices
     return sorted(order[: min(size, vocab_size)].tolist())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +36,14 @@ from draftproof.train.unroll import Head
 
 @dataclass(frozen=True)
 class Recipe:
-    """What is trained. method: "medusa", "eagle" or "eagle3". draft_vocab_size, hidden_layers (those that are fused; None: the
-    published choice): of eagle3. num_heads, num_layers: of medusa. intermediate_size: of EAGLE's layer, None for the target's
-    own. length: draft length that is proposed and checked. start: a folder of a head whose weights it begins with.
+    """What is trained. method: "medusa", "eagle" or "eagle3". draft_vocab_size (None: 4,096, or as many as the head at `start`
+    has), hidden_layers (those that are fused; None: the published choice): of eagle3. num_heads, num_layers: of medusa.
+    intermediate_size: of EAGLE's layer, None for the target's own. length: draft length that is proposed and checked.
+    start: a folder of a head whose weights it begins with.
     begin: of an untrained eagle3 head, "random" or as the target's last layer, "target"; "auto": the latter where it fits."""
 
     method: str
-    draft_vocab_size: int = 4096
+    draft_vocab_size: int | None = None
     num_heads: int = 4
     num_layers: int = 1
     intermediate_size: int | None = None
@@ -84,7 +85,10 @@ def fresh_head(recipe: Recipe, view: TargetView, texts: Sequence[Text], seed: in
     """A head for `view` to begin with, in float32: the one at `recipe.start`, or an untrained one whose weights are from `seed`
     and whose draft vocabulary (eagle3) is from the texts' answers. module: the target's, for a beginning as its last layer."""
     if recipe.start is not None:
-        return load_head(recipe.start, view, recipe.method).float().requires_grad_(True)
+        begun = load_head(recipe.start, view, recipe.method)
+        if isinstance(begun, Eagle3) and recipe.draft_vocab_size is not None:
+            begun = begun.widened(_more_ids(begun, recipe.draft_vocab_size, texts))
+        return begun.float().requires_grad_(True)
     state = torch.get_rng_state()
     torch.manual_seed(seed)
     try:
@@ -94,7 +98,7 @@ def fresh_head(recipe: Recipe, view: TargetView, texts: Sequence[Text], seed: in
         if recipe.method == "eagle":
             return Eagle.of(view, **changes)
         if recipe.method == "eagle3":
-            ids = frequent_ids(texts, recipe.draft_vocab_size, view.vocab_size)
+            ids = frequent_ids(texts, recipe.draft_vocab_size or 4096, view.vocab_size)
             _check_layers(recipe.hidden_layers or (), view)
             made = Eagle3.of(view, ids, hidden_layers=recipe.hidden_layers, **changes)
             if recipe.begin == "target" or (recipe.begin == "auto" and fits_last_layer(made, module)):
@@ -103,6 +107,14 @@ def fresh_head(recipe: Recipe, view: TargetView, texts: Sequence[Text], seed: in
     finally:
         torch.set_rng_state(state)
     raise UsageError(f"there is no head {recipe.method!r}; allowed: eagle, eagle3, medusa")
+
+
+def _more_ids(head: Eagle3, size: int, texts: Sequence[Text]) -> list[int]:
+    """The head's draft vocabulary and what else the answers use most, `size` ids in all. UsageError for fewer than it has."""
+    known = head.draft_ids.tolist()
+    if size < len(known):
+        raise UsageError(f"draft_vocab_size is {size}; the head that training begins with has {len(known)}, and keeps them")
+    return frequent_ids(texts, size, head.vocab_size, known=known)
 
 
 def _check_layers(layers: Sequence[int], view: TargetView) -> None:
@@ -128,6 +140,8 @@ def train_head(
     view = target_view(target)
     train, held = split(texts)
     head = fresh_head(recipe, view, train, settings.seed, getattr(target, "module", None))
+    if isinstance(head, Eagle3):
+        recipe = replace(recipe, draft_vocab_size=len(head.draft_ids))
     states = None if cache is None else _filled(cache, target, view, head, [*train, *held])
     costs = time_head(target, head, max(held or train, key=lambda text: len(text.tokens)), settings.unroll)
     training = Training(HeadTask(target, head, states), train, held, settings, folder, costs, tell, warn)
