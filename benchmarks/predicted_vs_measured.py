@@ -35,11 +35,11 @@ TRIED = {("code-editing", 0.0), ("chat", 0.7)}
 TOKENS = 48
 PLAN_SEED, RUN_SEED = 1001, 1
 MORE = {
-    ("smollm2+ngram", "code-editing", 0.7): (40, 2, 4),
-    ("qwen 0.5B -> 1.5B", "code-editing", 0.7): (6, 2, 0),
-    ("qwen 0.5B -> 1.5B", "chat", 0.7): (8, 2, 0),
+    ("smollm2+ngram", "code-editing", 0.7): ((40, 2, 4), (56, 2, 2)),
+    ("qwen 0.5B -> 1.5B", "code-editing", 0.7): ((6, 2, 0),),
+    ("qwen 0.5B -> 1.5B", "chat", 0.7): ((8, 2, 0), (12, 2, 0)),
 }
-"""Group -> prompts in all, planned answers of each further prompt, further visits of timing between the runs of these."""
+"""Group -> waves: prompts in all, planned answers of each further prompt, further visits of timing between the runs of these."""
 TOGETHER = 4
 """Further prompts whose answers are planned in one piece."""
 EDITS = (
@@ -47,6 +47,8 @@ EDITS = (
     "Rename the function to `work`",
     "Put an empty line before every `return`",
     "Raise a TypeError when the first parameter is None",
+    "Print the name of the function when it is called",
+    "Return a tuple of the result and the number of parameters",
 )
 """What is asked of the built-in functions once every built-in prompt of code was used."""
 WEAK_LAYERS = 8
@@ -117,19 +119,27 @@ def pieces(pair: str) -> Iterator[Piece]:
         yield Piece("costs", pair, workload, temperature)
         for prompt in range(PAIRS[pair]):
             yield Piece("run", pair, workload, temperature, prompt)
-    for (other, workload, temperature), (prompts, _, visits) in MORE.items():
+    for (other, workload, temperature), waves in MORE.items():
         if other == pair:
-            yield from second_wave(pair, workload, temperature, prompts, visits)
+            for further, _, visits in ranges(pair, waves):
+                yield from wave(pair, workload, temperature, further, visits)
 
 
-def second_wave(pair: str, workload: str, temperature: float, prompts: int, visits: int) -> Iterator[Piece]:
+def ranges(pair: str, waves: tuple[tuple[int, int, int], ...]) -> Iterator[tuple[range, int, int]]:
+    """The further prompts of each wave, and what else is set down for it."""
+    first = PAIRS[pair]
+    for prompts, each, visits in waves:
+        yield range(first, prompts), each, visits
+        first = prompts
+
+
+def wave(pair: str, workload: str, temperature: float, further: range, visits: int) -> Iterator[Piece]:
     """Planned answers of the further prompts, then their runs with the visits spread among them."""
-    further = range(PAIRS[pair], prompts)
     for prompt in further[::TOGETHER]:
         yield Piece("text", pair, workload, temperature, prompt)
     for place, prompt in enumerate(further):
         if visits and place % -(-len(further) // visits) == 0:
-            yield Piece("costs", pair, workload, temperature, -2 - place)
+            yield Piece("costs", pair, workload, temperature, PAIRS[pair] - 2 - prompt)
         yield Piece("run", pair, workload, temperature, prompt)
 
 
@@ -137,8 +147,9 @@ def planned(piece: Piece) -> tuple[range, int]:
     """The prompts of a piece of texts, and how many answers each has."""
     if piece.prompt < 0:
         return range(PAIRS[piece.pair]), answers(piece.pair, piece.temperature)
-    prompts, each, _ = MORE[piece.pair, piece.workload, piece.temperature]
-    return range(piece.prompt, min(piece.prompt + TOGETHER, prompts)), each
+    waves = ranges(piece.pair, MORE[piece.pair, piece.workload, piece.temperature])
+    further, each = next((further, each) for further, each, _ in waves if piece.prompt in further)
+    return range(piece.prompt, min(piece.prompt + TOGETHER, further.stop)), each
 
 
 class Log:

@@ -177,7 +177,7 @@ def test_the_table_foretells_from_texts_and_costs_alone(tmp_path: Path) -> None:
 def test_an_interrupted_measurement_goes_on_after_its_finished_pieces(tmp_path: Path) -> None:
     module = script("predicted_vs_measured")
     whole = list(module.pieces("qwen 0.5B -> 1.5B"))
-    assert [piece.kind for piece in whole].count("costs") == 4 and [piece.kind for piece in whole].count("run") == 20
+    assert [piece.kind for piece in whole].count("costs") == 4 and [piece.kind for piece in whole].count("run") == 24
     run = next(piece for piece in whole if piece.kind == "run")
     log = module.Log(tmp_path / "raw.jsonl")
     for arm in ("plain", "k=1", "k=2", "k=4"):
@@ -219,16 +219,17 @@ def test_a_second_wave_has_its_own_texts_and_goes_on_after_them(tmp_path: Path) 
     whole = list(module.pieces("smollm2+ngram"))
     wave = whole[4 + 4 + 4 * 6 :]
     texts = [piece for piece in wave if piece.kind == "text"]
-    assert len(texts) == 9 and module.planned(whole[1]) == (range(6), 3)
-    assert module.planned(texts[0]) == (range(6, 10), 2) and module.planned(texts[-1]) == (range(38, 40), 2)
-    assert [piece.prompt for piece in wave if piece.kind == "run"] == list(range(6, 40))
+    assert len(texts) == 9 + 4 and module.planned(whole[1]) == (range(6), 3)
+    assert module.planned(texts[0]) == (range(6, 10), 2) and module.planned(texts[8]) == (range(38, 40), 2)
+    assert module.planned(texts[9]) == (range(40, 44), 2)
+    assert [piece.prompt for piece in wave if piece.kind == "run"] == list(range(6, 56))
     visits = [piece.prompt for piece in wave if piece.kind == "costs"]
-    assert len(visits) == 4 and len(set(visits)) == 4 and max(visits) < -1
+    assert visits[:4] == [-2, -11, -20, -29] and len(set(visits)) == 4 + 2 and max(visits) < -1
     log = module.Log(tmp_path / "raw.jsonl")
     log.add(vars(texts[0]) | {"number": 0})
     assert not log.has(texts[0])
     items = module.prompt_items("code-editing")
-    assert len({item.prompt[0]["content"] for item in items}) == len(items) >= 40
+    assert len({item.prompt[0]["content"] for item in items}) == len(items) >= 56
 
 
 @pytest.mark.parametrize("name", ["lab_scale_up", "predicted_vs_measured", "predicted_table"])

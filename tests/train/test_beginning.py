@@ -57,7 +57,7 @@ def test_a_head_gone_on_with_can_have_a_larger_draft_vocabulary(tmp_path):
     assert torch.equal(more.lm_head.weight[:3], first.lm_head.weight)
     assert torch.equal(more.lm_head.weight[3:], view.output_weight[[41, 50]])
     assert torch.equal(more.fc.weight, first.fc.weight) and torch.equal(
-        more.layers[0].q_proj.weight, first.layers[0].q_proj.weight
+        more.layers[0].mlp.up_proj.weight, first.layers[0].mlp.up_proj.weight
     )
     assert all(weight.requires_grad for weight in more.parameters())
     features = torch.randn(2, 32)
