@@ -11,7 +11,6 @@ The corpus is a file of `draftproof build-store --method retrieval`. Nothing of 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
 
 from draftproof.core.records import Observation, Selection
 from draftproof.drafters.builder import DraftBuilder
@@ -24,12 +23,8 @@ MOST, LEAST = 16, 2
 MOST_OCCURRENCES = 64
 
 
-@dataclass
-class _Node:
-    """How many sampled continuations begin with this path, and the paths that are a token longer."""
-
-    count: int = 0
-    children: dict[int, _Node] = field(default_factory=dict)
+Continuations = tuple[list[list[int]], int]
+"""A node of the trie: the continuations that begin with its path, and how long that is."""
 
 
 class Retrieval:
@@ -58,29 +53,14 @@ class RetrievalSession:
         self._drafter, self._laws = drafter, request.laws
 
     def propose(self, context: Sequence[int], draft: DraftBuilder) -> None:
-        trie = self._continuations(context, draft)
-        if trie is None:
-            return
-        trees, room = self._drafter.trees, draft.room
-        planned = likeliest(trie, _followers, nodes=self._drafter.max_nodes if trees else room, depth=room, chain=not trees)
-        place(planned, draft, context, self._laws)
-
-    def _continuations(self, context: Sequence[int], draft: DraftBuilder) -> _Node | None:
-        """The trie of what followed; None when nothing matches."""
-        corpus = self._drafter.corpus
-        length, places = corpus.longest_match(context, MOST, LEAST)
+        drafter, room = self._drafter, draft.room
+        length, places = drafter.corpus.longest_match(context, MOST, LEAST)
         if not length:
-            return None
-        step = -(-len(places) // MOST_OCCURRENCES)
-        root = _Node()
-        for begin in places[::step].tolist():
-            node = root
-            for token in corpus.tokens(begin + length, min(draft.room, self._drafter.max_nodes)):
-                if token == END:
-                    break
-                node = node.children.setdefault(token, _Node())
-                node.count += 1
-        return root
+            return
+        sample = places[:: -(-len(places) // MOST_OCCURRENCES)]
+        found = drafter.corpus.tokens(sample + length, min(room, drafter.max_nodes))
+        most = drafter.max_nodes if drafter.trees else room
+        place(likeliest((found, 0), _followers, nodes=most, depth=room, chain=not drafter.trees), draft, context, self._laws)
 
     def observe(self, seen: Observation) -> None:
         """Nothing to learn."""
@@ -92,5 +72,11 @@ class RetrievalSession:
         """Nothing to free: the corpus belongs to the drafter."""
 
 
-def _followers(node: _Node) -> list[tuple[int, int, int, _Node]]:
-    return [(token, child.count, 0, child) for token, child in node.children.items()]
+def _followers(node: Continuations) -> list[tuple[int, int, int, Continuations]]:
+    """What comes next, and how often: the trie is made only where the draft goes."""
+    found, depth = node
+    after: dict[int, list[list[int]]] = {}
+    for tokens in found:
+        if depth < len(tokens) and tokens[depth] != END:
+            after.setdefault(tokens[depth], []).append(tokens)
+    return [(token, len(same), 0, (same, depth + 1)) for token, same in after.items()]

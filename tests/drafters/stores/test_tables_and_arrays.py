@@ -96,7 +96,7 @@ def test_the_longest_match_is_the_longest():
     assert array.longest_match([1, 2, 3], 2)[0] == 2, "no longer than asked"
     assert array.longest_match([8, 5], 16, least=2)[0] == 0
     assert array.longest_match([], 16)[0] == 0
-    assert array.tokens(6, 5) == [2, 7, END]
+    assert array.tokens(np.asarray([6, 0]), 5) == [[2, 7, END, END, END], [5, 1, 2, 3, 9]]
 
 
 def test_an_empty_corpus_and_empty_documents_match_nothing():

@@ -44,9 +44,10 @@ class SuffixArray:
                 high = middle - 1
         return length, places
 
-    def tokens(self, begin: int, count: int) -> list[int]:
-        """Up to `count` entries of the text from `begin` on, END among them where a document ends."""
-        found: list[int] = self._tokens[begin : begin + count].tolist()
+    def tokens(self, begins: Array, count: int) -> list[list[int]]:
+        """The `count` entries of the text from each of `begins` on, END among them where a document ends, and after the text."""
+        places = np.minimum(begins[:, None] + np.arange(count), len(self._tokens) - 1)  # the last entry is an END
+        found: list[list[int]] = self._tokens[places].tolist()
         return found
 
     def occurrences(self, tokens: Sequence[int]) -> Array:
