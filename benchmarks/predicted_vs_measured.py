@@ -39,7 +39,7 @@ MORE = {
     ("qwen 0.5B -> 1.5B", "code-editing", 0.7): ((6, 2, 0),),
     ("qwen 0.5B -> 1.5B", "chat", 0.7): ((8, 2, 0), (12, 2, 0)),
 }
-"""Group -> waves: prompts in all, planned answers of each further prompt, further visits of timing between the runs of these."""
+"""Group -> waves: prompts in all, planned answers of each further prompt, further visits of timing between their runs."""
 TOGETHER = 4
 """Further prompts whose answers are planned in one piece."""
 EDITS = (
@@ -51,6 +51,13 @@ EDITS = (
     "Return a tuple of the result and the number of parameters",
 )
 """What is asked of the built-in functions once every built-in prompt of code was used."""
+QUESTIONS = (
+    "What should I think about before I adopt a dog?",
+    "Explain how vaccines work to a ten-year-old.",
+    "Give me a plan for learning the guitar in three months.",
+    "Why do some countries drive on the left side of the road?",
+)
+"""What is asked once every built-in question of chat was used."""
 WEAK_LAYERS = 8
 Line = dict[str, Any]
 
@@ -341,12 +348,12 @@ class Bench:
 
 
 def prompt_items(workload: str) -> list[Any]:
-    """The built-in prompts, and for code the built-in functions with other instructions."""
+    """The built-in prompts and further questions, or for code the built-in functions with other instructions."""
     from draftproof.bench.workload import builtin_items
 
     items = builtin_items([workload])
     if workload != "code-editing":
-        return items
+        return items + [replace(items[0], prompt=[{"role": "user", "content": question}]) for question in QUESTIONS]
     texts = [item.prompt[0]["content"] for item in items]
     rest = [text[text.index(" in the function below.") :] for text in texts]
     return items + [replace(items[0], prompt=[{"role": "user", "content": edit + end}]) for edit in EDITS for end in rest]

@@ -94,6 +94,11 @@ class LawPipeline:
         pairs = zip(order.tolist(), x[order].tolist(), strict=True)
         return [int(token) for token, score in pairs if math.isfinite(score)]
 
+    @property
+    def can_forbid(self) -> bool:
+        """Whether any bans are in force: where not, nothing need be asked of `forbids`."""
+        return self._bans.active
+
     def forbids(self, token: int, context: Sequence[int], path: Path = ()) -> bool:
         """Whether bans alone (allowed and suppressed ids, bad words, EOS before min_tokens, a bias of -inf) make `token`
         impossible after `context + path`. Logits processors cannot be asked."""

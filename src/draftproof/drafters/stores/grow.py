@@ -57,11 +57,11 @@ def likeliest(
 
 def place(planned: Planned, draft: DraftBuilder, context: Sequence[int], laws: LawPipeline) -> None:
     """Guess what was planned, as far as there is room, without what the parameters forbid and what hangs under it."""
-    placed: dict[int, int] = {ROOT: ROOT}
+    placed, asks = {ROOT: ROOT}, laws.can_forbid
     for node, (token, parent, _) in enumerate(planned):
         if parent not in placed or draft.room_under(placed[parent]) <= 0:
             continue
-        if not laws.forbids(token, context, draft.path(placed[parent])):
+        if not (asks and laws.forbids(token, context, draft.path(placed[parent]))):
             placed[node] = draft.guess(token, placed[parent])
 
 

@@ -45,7 +45,7 @@ class SuffixArray:
         return length, places
 
     def tokens(self, begins: Array, count: int) -> list[list[int]]:
-        """The `count` entries of the text from each of `begins` on, END among them where a document ends, and after the text."""
+        """The `count` entries of the text from each of `begins` on; END where a document ends and past the whole text."""
         places = np.minimum(begins[:, None] + np.arange(count), len(self._tokens) - 1)  # the last entry is an END
         found: list[list[int]] = self._tokens[places].tolist()
         return found
