@@ -70,6 +70,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=200)
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--temperature", type=float, action="append")
+    parser.add_argument("--arm", action="append", choices=[*ARMS, WRONG], help="only these, beside plain; repeatable")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     run(options)
@@ -100,8 +101,9 @@ def run(options: argparse.Namespace) -> None:
             for temperature in options.temperature or (0.0, 0.7):
                 for prompt, content in prompts.items():
                     params = SamplingParams(temperature=temperature, max_tokens=options.tokens, ignore_eos=True, seed=repeat)
-                    arms = {"plain": decoders["survival"].plain, **decoders}
-                    for arm, decoder in arms.items():
+                    wanted = {name: decoders[name] for name in options.arm or decoders}
+                    arms = list({"plain": decoders["survival"].plain, **wanted}.items())
+                    for arm, decoder in arms if repeat % 2 == 0 else reversed(arms):
                         result = decoder.generate(content, params)
                         stats = result.stats
                         line = {
