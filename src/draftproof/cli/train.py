@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -165,8 +165,9 @@ SHAPE = {
 """Flag -> the methods whose heads it shapes. A head that is gone on with has its shape; only its draft vocabulary can grow."""
 
 
-def _check_shape(method: str, given: Mapping[str, Any], start: Path | None) -> None:
-    for flag, value in given.items():
+def _check_shape(method: str, start: Path | None, given: Sequence[Any]) -> None:
+    """given: the values of SHAPE's flags, in its order."""
+    for flag, value in zip(SHAPE, given, strict=True):
         if not value:
             continue
         if method not in SHAPE[flag]:
@@ -208,14 +209,7 @@ def _trainer(method: str) -> Any:
         from draftproof.train.loop import Settings
         from draftproof.train.run import Recipe
 
-        shape = {
-            "--draft-vocab-size": draft_vocab_size,
-            "--num-heads": num_heads,
-            "--hidden-layer": hidden_layer,
-            "--intermediate-size": intermediate_size,
-            "--begin": begin,
-        }
-        _check_shape(method, shape, start)
+        _check_shape(method, start, (draft_vocab_size, num_heads, hidden_layer, intermediate_size, begin))
         num_heads = num_heads or 4
         settings = Settings(
             steps=steps,
