@@ -35,7 +35,8 @@ from draftproof.decode.build import as_language_model, check_vocabularies
 from draftproof.decode.prompts import prompt_ids
 from draftproof.errors import UsageError
 from draftproof.models.convert import cache_folder
-from draftproof.models.load import load_model, locate
+from draftproof.models.load import load_model
+from draftproof.models.place import locate
 from draftproof.models.protocol import Session, Step, extend
 from draftproof.models.pull import DEFAULT_MODEL, pull
 from draftproof.models.vocabulary import align_logits

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from draftproof.bench.arms import OurArm
+from draftproof.bench.runs import Run
 from draftproof.cli import main as cli
+from draftproof.core.params import SamplingParams
 from draftproof.core.rules import LOSSLESS, RULES
 
 Document = Callable[..., dict[str, Any]]
@@ -152,6 +157,34 @@ def test_bench_fits_80_columns(target: Path, draft: Path, prompts: Path, capsys:
     assert max(map(len, out.splitlines())) <= 80 and "Latency, acceptance and memory" in out and "draft_model tree 2,2,1" in out
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_bench_that_is_ended_keeps_what_it_measured(
+    number: signal.Signals, code: int, target: Path, prompts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two arms are warmed up and both have run the first prompt when the signal comes."""
+    calls: list[int] = []
+
+    def run(self: OurArm, ids: tuple[int, ...], params: SamplingParams) -> Run:
+        calls.append(1)
+        if len(calls) == 6:
+            os.kill(os.getpid(), number)
+        return whole(self, ids, params)
+
+    whole = OurArm.run
+    monkeypatch.setattr(OurArm, "run", run)
+    before = signal.getsignal(signal.SIGTERM), signal.signal(signal.SIGINT, signal.default_int_handler)
+    cli.heed_termination()
+    try:
+        flags = ("bench", "--target", target, "--prompts", prompts, *SMALL, "--repeat", 1, "--out", tmp_path / "a.json")
+        assert cli.run([str(flag) for flag in flags]) == code
+    finally:
+        signal.signal(signal.SIGTERM, before[0])
+        signal.signal(signal.SIGINT, before[1])
+    kept = json.loads((tmp_path / "a.json").read_text())
+    assert [len(arm["runs"]) for arm in kept["arms"]] == [1, 1]
+    assert "1 of 3 prompts" in kept["flags"][0]["message"]
+
+
 def test_plan_without_models_loads_none(document: Document, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("draftproof.models.load.load_model", None)
     got = document("plan", "--alpha", 0.8, "--cost-ratio", 0.11, "--verify-curve", "1:1,6:2.9", "-k", 5)
@@ -220,12 +253,34 @@ def test_report_holds_a_plan_against_a_bench(target: Path, prompts: Path, tmp_pa
         (("plan", "--speculative-config", '{"num_speculative_tokens": 2}'), "names no method"),
         (("plan", "--rule", "best"), "rule is 'best'"),
         (("plan", "--logit-bias", "[1]"), "must be a JSON object"),
+        (("plan", "--rule", "block", "--speculative-config", '{"method": "ngram"}'), "name the rule in --speculative-config"),
+        (("plan", "--alpha", "0.5", "--threads", "2"), "--threads says how a model runs"),
+        (("plan", "--alpha", "0.5", "--dtype", "float32"), "--dtype says how a model runs"),
+        (
+            ("plan", "-k", "3", "--speculative-config", '{"method": "draft_model", "model": "x", "tree": "2,1"}'),
+            "-k is the length of a chain",
+        ),
+        (("plan", "--speculative-config", '{"method": "ngram", "num_speculative_tokens": 0}'), "a length of 0"),
+        (("doctor", "--dtype", "float32"), "--dtype is what a target is loaded in"),
+        (("export", "vllm", "x", "-k", "0"), "-k"),
         (("bench", "--turns", "second"), "allowed: first, all"),
         (("bench", "--presence-penalty", "9"), "presence_penalty"),
     ],
 )
 def test_wrong_usage_is_one_sentence(arguments: tuple[str, ...], said: str, refused: Refused) -> None:
     assert said in refused(*arguments)
+
+
+def test_plan_keeps_the_length_a_configuration_names_and_counts_no_answers_that_are_given(
+    target: Path, tmp_path: Path, document: Document, refused: Refused
+) -> None:
+    file = tmp_path / "p.jsonl"
+    file.write_text(json.dumps({"prompt": "the cat sat on", "answer": "the mat and the cat sat on the mat"}))
+    common = ("plan", "--target", target, "--prompts", file, *SMALL)
+    config = json.dumps({"method": "ngram", "num_speculative_tokens": 2})
+    got = document(*common, "--speculative-config", config, "-k", 1)
+    assert sorted(choice["num_speculative_tokens"] for choice in got["choices"]) == [1, 2]
+    assert "an answer to every prompt" in refused(*common, "--answers", 2)
 
 
 def test_a_wrong_line_and_a_long_prompt_are_named(target: Path, tmp_path: Path, refused: Refused) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
@@ -30,6 +32,17 @@ def probe(failure: str, number: int = typer.Option(1, "--number", help="A whole 
     }
     if failure in endings:
         raise endings[failure]
+    if failure == "terminate":
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.fixture
+def heeded() -> Iterator[None]:
+    """SIGTERM is taken as the command takes it."""
+    before = signal.getsignal(signal.SIGTERM)
+    cli.heed_termination()
+    yield
+    signal.signal(signal.SIGTERM, before)
 
 
 @pytest.fixture
@@ -111,6 +124,12 @@ def test_a_negative_verdict_and_an_interrupt_have_their_codes(capsys: pytest.Cap
     assert cli.run(["probe", "negative"]) == 1
     assert cli.run(["probe", "interrupt"]) == 130
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.usefixtures("probe_verb", "heeded")
+def test_sigterm_ends_a_command_with_143_and_a_second_one_is_not_held_back() -> None:
+    assert cli.run(["probe", "terminate"]) == 143
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 @pytest.mark.usefixtures("probe_verb")

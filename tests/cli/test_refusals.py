@@ -11,6 +11,8 @@ import pytest
 from transformers import PreTrainedTokenizerFast
 
 from draftproof.cli import main as cli
+from draftproof.decode.config import SpeculativeConfig
+from draftproof.decode.methods import METHODS
 from draftproof.errors import UsageError
 
 Refused = Callable[..., str]
@@ -123,11 +125,44 @@ def test_a_model_that_is_not_there(refused: Refused, target: Path, tmp_path: Pat
     assert expected in sentence
 
 
+@pytest.mark.parametrize("verb", ["generate", "bench", "plan"])
+def test_a_draft_model_that_is_not_there_is_missed_before_the_target_is_loaded(
+    verb: str, refused: Refused, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def loaded(*_: object, **__: object) -> None:
+        raise AssertionError("a model was loaded")
+
+    monkeypatch.setattr("draftproof.models.load.load_model", loaded)
+    prompt = ("hello",) if verb == "generate" else ()
+    assert "nobody/nothing" in refused(verb, *prompt, "--target", target, "--draft", "nobody/nothing")
+    if verb == "bench":
+        config = '{"method": "draft_model", "model": "nobody/nothing"}'
+        assert "nobody/nothing" in refused("bench", "--target", target, "--arm", config)
+
+
+@pytest.mark.parametrize("near", ["", "num_speculative_token", "suffix_decoding_tree_depth"])
+def test_an_unknown_key_gets_three_lines_that_name_what_this_method_reads(near: str) -> None:
+    """With the name of the program before it, 240 characters."""
+    for name, method in METHODS.items():
+        with pytest.raises(UsageError) as caught:
+            SpeculativeConfig.from_dict({"method": name, near or "colour": 1})
+        sentence = f"draftproof: {caught.value}"
+        assert len(sentence) <= 240 and repr(near or "colour") in sentence and f"ethod {name!r} reads" in sentence
+        others = {option.name for one in METHODS.values() for option in one.options} - {o.name for o in method.options}
+        assert not others & set(sentence.replace(",", "").replace("'", "").split())
+        if near.startswith("num"):
+            assert "did you mean 'num_speculative_tokens'?" in sentence
+
+
 def test_the_default_model_says_how_to_pull_it_when_no_hub_is_in_reach(refused: Refused) -> None:
     assert "draftproof pull smollm2-135m-instruct" in refused("generate", "hello")
 
 
 def test_prompts_that_cannot_be_read(refused: Refused, target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sentence = refused("generate", "--file", tmp_path / "absent.jsonl", "--target", "/nowhere")
+    assert sentence.endswith("absent.jsonl cannot be read: there is no such file")
+    sentence = refused("generate", "--file", tmp_path / "absent", "--out", tmp_path / "out", "--target", "/nowhere")
+    assert sentence.endswith("absent cannot be read: there is no such file")
     assert "absent.txt" in refused("generate", "--file", tmp_path / "absent.txt", "--target", target)
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     assert "UTF-8" in refused("generate", "--file", tmp_path / "binary", "--target", target)

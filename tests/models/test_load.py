@@ -16,6 +16,7 @@ from draftproof.errors import MissingExtraError, UnsupportedModelError, UsageErr
 from draftproof.models import convert, load
 from draftproof.models.convert import converted_gguf
 from draftproof.models.hf import HFModel
+from draftproof.models.place import locate
 from draftproof.models.pull import pulled_folder
 from tiny import fresh_logits, llama, word_tokenizer
 from tiny_gguf import CHAT_TEMPLATE, write_gguf
@@ -167,9 +168,9 @@ def test_a_pulled_model_is_found_by_both_its_names(tmp_path):
 
 def test_a_model_downloaded_before_is_used_without_the_hub(monkeypatch):
     monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda *_, **__: "/cache/config.json")
-    assert load.locate("some-owner/some-model") == ("some-owner/some-model", True)
+    assert locate("some-owner/some-model") == ("some-owner/some-model", True)
     monkeypatch.setattr(huggingface_hub.HfApi, "model_info", lambda *_, **__: "here")
-    assert load.locate("some-owner/some-model") == ("some-owner/some-model", False)
+    assert locate("some-owner/some-model") == ("some-owner/some-model", False)
 
 
 def test_a_broken_folder_and_an_unsuitable_model_are_refused(tmp_path):

@@ -43,7 +43,7 @@ def prove_all(cases: Iterable[Case], workers: int = 1) -> Iterator[Proof]:
         yield from map(prove_cell, cases)
         return
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(prove_cell, cases, chunksize=8)
+        yield from pool.map(prove_cell, cases)
 
 
 def other_covering(rules: Sequence[str] = tuple(LOSSLESS)) -> list[Case]:

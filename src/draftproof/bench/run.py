@@ -33,7 +33,7 @@ class Measured:
 @dataclass(frozen=True)
 class Measurement:
     """Everything raw. calibrations: seconds of a fixed piece of work before every prompt; loads: the system's load then.
-    interrupted: it was ended early, and `runs` are those of the prompts that every arm had finished."""
+    ended_by: what ended it early, and then `runs` are those of the prompts that every arm had finished."""
 
     arms: tuple[Arm, ...]
     prompts: tuple[Encoded, ...]
@@ -42,7 +42,12 @@ class Measurement:
     runs: tuple[Measured, ...]
     calibrations: tuple[float, ...]
     loads: tuple[float, ...] = field(default=())
-    interrupted: bool = False
+    ended_by: KeyboardInterrupt | None = None
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether it was ended early."""
+        return self.ended_by is not None
 
     def of(self, arm: str) -> list[Measured]:
         """The runs of one arm, in order."""
@@ -72,7 +77,7 @@ def measure(
     runs: list[Measured] = []
     calibrations: list[float] = []
     loads: list[float] = []
-    interrupted = False
+    ended_by = None
     try:
         for turn in range(len(prompts) * repeats):
             repeat, index = divmod(turn, len(prompts))
@@ -82,15 +87,13 @@ def measure(
             for arm in order_of(arms, index + repeat):
                 tell(f"{arm.name}, prompt {index + 1} of {len(prompts)}", len(arms) + len(runs), total)
                 runs.append(Measured(arm.name, index, repeat, len(runs), arm.run(prompts[index].ids, seeded)))
-    except KeyboardInterrupt:
-        interrupted = True
+    except KeyboardInterrupt as ended:
+        ended_by = ended
         del runs[len(runs) // len(arms) * len(arms) :]
         if not runs:
             raise
     tell("done", total, total)
-    return Measurement(
-        tuple(arms), tuple(prompts), params, repeats, tuple(runs), tuple(calibrations), tuple(loads), interrupted
-    )
+    return Measurement(tuple(arms), tuple(prompts), params, repeats, tuple(runs), tuple(calibrations), tuple(loads), ended_by)
 
 
 def order_of(arms: Sequence[Arm], turn: int) -> list[Arm]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,10 +23,22 @@ def register(app: typer.Typer) -> None:
 
 
 def audit(
-    exact: Annotated[bool, typer.Option("--exact", help="Enumerate draftproof's own decode loop; no model is loaded.")] = False,
-    rule: Annotated[str | None, typer.Option("--rule", help="Only this rule.")] = None,
-    full: Annotated[bool, typer.Option("--full", help="Every cell of the table instead of a covering array.")] = False,
-    workers: Annotated[int, typer.Option("--workers", min=1, help="Processes to use.")] = max(1, (os.cpu_count() or 1)),
+    exact: Annotated[
+        bool,
+        typer.Option(
+            "--exact", help="Prove it: sum over every outcome of the decode loop on small tables; no model is loaded."
+        ),
+    ] = False,
+    rule: Annotated[str | None, typer.Option("--rule", help="Prove only this rule, as token or match. Default: all.")] = None,
+    full: Annotated[
+        bool,
+        typer.Option(
+            "--full", help="Every combination of rule, drafter and parameters, not only every pair of them; takes hours."
+        ),
+    ] = False,
+    workers: Annotated[int, typer.Option("--workers", min=1, help="How many processes work side by side.")] = max(
+        1, (os.cpu_count() or 1)
+    ),
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document on the last line.")] = False,
 ) -> None:
     """Prove exactness by summing the law of the whole decode loop over every outcome."""
@@ -33,6 +46,7 @@ def audit(
     from draftproof.audit.ceilings import achieved
     from draftproof.audit.mutants import catch
     from draftproof.audit.tree_mutants import MUTANTS
+    from draftproof.cli.progress import telling
     from draftproof.core.rules import LOSSLESS, rule_by_name
 
     if not exact:
@@ -43,9 +57,10 @@ def audit(
     small = (table.covering, table.tree_covering, table.guessed_covering, cells.other_covering, cells.head_covering)
     large = (table.product, table.tree_product, table.guessed_product, cells.other_product, cells.head_product)
     cases = [case for part in (*(large if full else small), cells.length_covering) for case in part(rules)]
-    proofs = _track(cells.prove_all(cases, workers), len(cases), "proving")
     mutants = [m for m in MUTANTS if rule is None or m.natural == rule]
-    catches = _track(map(catch, mutants), len(mutants), "planting faults")
+    with telling() as tell:
+        proofs = _told(cells.prove_all(cases, workers), len(cases), "proving cells", tell)
+        catches = _told(map(catch, mutants), len(mutants), "planting faults", tell)
     ceilings = achieved(rules)
     report = _report(proofs, catches, ceilings)
     _print(proofs, catches, ceilings, report)
@@ -54,11 +69,14 @@ def audit(
     raise typer.Exit(0 if report["verdict"] == "exact" else 1)
 
 
-def _track(items: Any, total: int, what: str) -> list[Any]:
-    from rich.console import Console
-    from rich.progress import track
-
-    return list(track(items, total=total, description=what, console=Console(stderr=True), transient=True))
+def _told(items: Iterable[Any], total: int, what: str, tell: Callable[[str, int, int], None]) -> list[Any]:
+    """The items as a list, their number told as they come."""
+    tell(what, 0, total)
+    found = []
+    for item in items:
+        found.append(item)
+        tell(what, len(found), total)
+    return found
 
 
 def _report(proofs: list[Proof], catches: list[Catch], ceilings: list[Achieved]) -> dict[str, Any]:

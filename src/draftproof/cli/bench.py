@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,28 +22,48 @@ Arms = Annotated[
     typer.Option(
         "--arm",
         metavar="ARM",
-        help="ngram:8, draft_model:4:block or :2,2,1, hf-plain, hf-assisted:4, hf-lookup:10, JSON or a URL; repeatable.",
+        help="A way to generate: METHOD:LENGTH[:RULE] or METHOD:TREE, as ngram:8 or draft_model:2,2,1; transformers' "
+        "hf-plain, hf-assisted:4 or hf-lookup:10; a JSON configuration; a server's URL. Repeatable.",
         show_default=False,
     ),
 ]
 Prompts = Annotated[
     Path | None,
     typer.Option(
-        "--prompts", "--file", metavar="FILE", help="Text (--- between prompts), JSON lines, or Spec-Bench's questions."
+        "--prompts",
+        "--file",
+        metavar="FILE",
+        help="Prompts: text with --- between them, JSON lines, or Spec-Bench's questions. Default: a built-in set.",
     ),
 ]
-Workloads = Annotated[list[str] | None, typer.Option("--workload", metavar="NAME", help="Only these workloads; repeatable.")]
-PerWorkload = Annotated[int | None, typer.Option("--per-workload", metavar="N", min=1, help="The first N prompts of each.")]
+Workloads = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--workload", metavar="NAME", help="Only prompts of this kind, as chat, by the 'category' of their line; repeatable."
+    ),
+]
+PerWorkload = Annotated[
+    int | None, typer.Option("--per-workload", metavar="N", min=1, help="Only the first N prompts of each kind.")
+]
 Turns = Annotated[
     str,
-    typer.Option("--turns", metavar="WHICH", help="first or all turns of conversations; plain decoding writes the history."),
+    typer.Option(
+        "--turns",
+        metavar="WHICH",
+        help="Of conversations, ask the first or all turns; plain decoding answers the earlier ones.",
+    ),
 ]
-Repeat = Annotated[int, typer.Option("--repeat", metavar="N", min=1, help="Repetitions of every prompt.")]
+Repeat = Annotated[int, typer.Option("--repeat", metavar="N", min=1, help="How often every prompt runs through every arm.")]
 Synthetic = Annotated[
-    str | None, typer.Option("--synthetic-alpha", metavar="RATES", help="Acceptance by chance, as 0.8 or 0.9,0.7; lossy.")
+    str | None,
+    typer.Option(
+        "--synthetic-alpha",
+        metavar="RATES",
+        help="Accept drafts by chance, at 0.8 or by position 0.9,0.7: the costs of a draft yet to be made; worthless text.",
+    ),
 ]
 Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the result, raw data included, to this file.")]
-Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write one self-contained page.")]
+Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page with tables and plots to this file.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -67,7 +87,11 @@ def bench(
     target: options.Target = None,
     draft: options.Draft = None,
     ignore_eos: Annotated[
-        bool, typer.Option("--ignore-eos/--heed-eos", help="Equal token counts, or as the model ends.")
+        bool,
+        typer.Option(
+            "--ignore-eos/--heed-eos",
+            help="Go on to --max-tokens, so that all arms write as much; or end where the model does.",
+        ),
     ] = True,
     **_: Any,
 ) -> None:
@@ -93,10 +117,10 @@ def execute(flags: Mapping[str, Any]) -> None:
     for name in ("out", "html"):
         if flags[name] is not None:
             check_writable(flags[name])
-    document = run(flags, specs, rates, params, items)
+    document, ended_by = run(flags, specs, rates, params, items)
     show(document, flags)
-    if any(flag["kind"] == "interrupted" for flag in document["flags"]):
-        raise KeyboardInterrupt
+    if ended_by is not None:
+        raise ended_by
 
 
 def sampling(flags: Mapping[str, Any], tokens: int) -> SamplingParams:
@@ -119,14 +143,21 @@ def items_of(flags: Mapping[str, Any]) -> list[Any]:
     return choose(read_items(flags["prompts"]), flags["per_workload"], flags["workload"] or ())
 
 
-def load_target(flags: Mapping[str, Any]) -> tuple[Any, Any]:
-    """The target, and a function that loads draft models, each once."""
+def load_target(flags: Mapping[str, Any], configs: Iterable[Any]) -> tuple[Any, Any]:
+    """The target, and a function that loads draft models, each once. configs: those whose models must be there: names are
+    looked up before the model library is imported, which takes seconds, and before the target is loaded."""
     from functools import cache
 
+    from draftproof.models.place import check_place
+    from draftproof.models.pull import DEFAULT_MODEL
+
+    check_place(flags["target"] or DEFAULT_MODEL)
+    drafting = (config.draft_model for config in configs)
+    for name in dict.fromkeys(wanted.model for wanted in drafting if wanted is not None and wanted.model is not None):
+        check_place(name)
     import torch
 
     from draftproof.models.load import load_model
-    from draftproof.models.pull import DEFAULT_MODEL
 
     if flags["threads"] is not None:
         torch.set_num_threads(flags["threads"])
@@ -141,8 +172,10 @@ def load_target(flags: Mapping[str, Any]) -> tuple[Any, Any]:
     return target, drafts
 
 
-def run(flags: Mapping[str, Any], specs: Any, rates: Any, params: Any, items: Any) -> dict[str, Any]:
-    """Load and measure; the result document."""
+def run(
+    flags: Mapping[str, Any], specs: Any, rates: Any, params: Any, items: Any
+) -> tuple[dict[str, Any], KeyboardInterrupt | None]:
+    """Load and measure; the result document, and what ended the measurement early."""
     from draftproof.bench.provenance import model_hash, provenance
     from draftproof.bench.run import measure
     from draftproof.bench.specs import build_arms
@@ -151,7 +184,7 @@ def run(flags: Mapping[str, Any], specs: Any, rates: Any, params: Any, items: An
     from draftproof.bench.workload import encode
     from draftproof.cli.progress import telling
 
-    target, drafts = load_target(flags)
+    target, drafts = load_target(flags, configs_of(specs, flags["draft"]))
     prompts = encode(items, target.tokenizer, target.vocab_size, target.max_length, params.max_tokens)
     arms, decoder = build_arms(specs, target, drafts, flags["draft"], rates, params.temperature == 0)
     with telling() as progress:
@@ -162,7 +195,16 @@ def run(flags: Mapping[str, Any], specs: Any, rates: Any, params: Any, items: An
     if flags["draft"]:
         hashes["draft"] = model_hash(drafts(flags["draft"]))
     where = provenance(target, seed=params.seed) | {"model_hashes": hashes, "draft": flags["draft"]}
-    return document(measurement, decoder, where)
+    return document(measurement, decoder, where), measurement.ended_by
+
+
+def configs_of(specs: Iterable[Any], draft: str | None) -> list[Any]:
+    """The configurations of all arms that draft; transformers' assisted one as a draft model of ours."""
+    from draftproof.decode.config import SpeculativeConfig
+
+    assisted = {"method": "draft_model", "model": draft}
+    given = (spec.config or (assisted if spec.kind == "hf-assisted" else None) for spec in specs)
+    return [SpeculativeConfig.from_dict(config) for config in given if config is not None]
 
 
 def show(document: Mapping[str, Any], flags: Mapping[str, Any]) -> None:

@@ -14,16 +14,29 @@ from draftproof.errors import UsageError
 Corpus = Annotated[
     list[Path],
     typer.Argument(
-        metavar="FILE...", help="Text files, .jsonl files with a text a line, or folders of such.", show_default=False
+        metavar="FILE...",
+        help="What to count: text files, .jsonl files with a text a line, or folders of such.",
+        show_default=False,
     ),
 ]
 Kind = Annotated[
-    str, typer.Option("--method", metavar="NAME", help="ngram_cache or retrieval: who will read it.", show_default=False)
+    str,
+    typer.Option(
+        "--method",
+        metavar="NAME",
+        help="The method that will look things up in it: ngram_cache or retrieval.",
+        show_default=False,
+    ),
 ]
-Out = Annotated[Path, typer.Option("--out", metavar="FILE", help="Where the store goes; replaced if it is there.")]
+Out = Annotated[Path, typer.Option("--out", metavar="FILE", help="File to write the store to; replaced if it is there.")]
 Target = Annotated[
     str | None,
-    typer.Option("--target", metavar="M", help="Whose tokenizer it is for. Default: the default model.", show_default=False),
+    typer.Option(
+        "--target",
+        metavar="M",
+        help="The model it is for, of which the tokenizer is read. Default: the model of `draftproof pull`.",
+        show_default=False,
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON document on the last line.")]
 
@@ -43,8 +56,11 @@ def build(corpus: Corpus, method: Kind, out: Out, target: Target = None, as_json
     if out.is_dir() or not out.absolute().parent.is_dir():
         raise UsageError(f"--out {out} cannot be written: {'it is a folder' if out.is_dir() else 'its folder does not exist'}")
     files = corpus_files(corpus)
-    from draftproof.models.load import load_tokenizer
+    from draftproof.models.place import check_place
     from draftproof.models.pull import DEFAULT_MODEL
+
+    check_place(target or DEFAULT_MODEL)
+    from draftproof.models.load import load_tokenizer
 
     begin = perf_counter()
     tokenizer = load_tokenizer(target or DEFAULT_MODEL)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from draftproof.cli import options
+from draftproof.cli.main import Terminated
 from draftproof.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,8 +27,18 @@ if TYPE_CHECKING:
 
 COMMANDS = {"/undo": "take back the last turn", "/reset": "begin again", "/help": "this list", "/exit": "leave; so does Ctrl-D"}
 
-System = Annotated[str | None, typer.Option("--system", metavar="TEXT", help="System message of the chat.", show_default=False)]
-Show = Annotated[bool, typer.Option("--show", metavar="", help="Tell accepted, replacement, bonus and plain tokens apart.")]
+System = Annotated[
+    str | None,
+    typer.Option("--system", metavar="TEXT", help="System message that goes before the conversation.", show_default=False),
+]
+Show = Annotated[
+    bool,
+    typer.Option(
+        "--show",
+        metavar="",
+        help="Colour each token by how it came: accepted draft, replacement of a rejected one, bonus or plain.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", metavar="", help="End with one JSON document on the last line.")]
 SHOWN_FLAGS = {name: flag for name, flag in options.TEXT_FLAGS.items() if name not in ("n", "logprobs")}
 
@@ -127,8 +138,10 @@ def _inputs() -> Iterator[str]:
     while True:
         try:
             line = _ask() if is_terminal else sys.stdin.readline()
-        except (EOFError, KeyboardInterrupt):
+        except (EOFError, KeyboardInterrupt) as ended:
             print(file=sys.stderr)
+            if isinstance(ended, Terminated):
+                raise
             return
         if not is_terminal and not line:
             return

@@ -13,10 +13,17 @@ from draftproof.errors import UsageError
 
 TargetName = Annotated[
     str | None,
-    typer.Argument(metavar="[TARGET]", help="A model: hub id, folder, .gguf file or known name.", show_default=False),
+    typer.Argument(
+        metavar="[TARGET]",
+        help="A model to look at: hub id, folder or .gguf file. Without one, the machine alone.",
+        show_default=False,
+    ),
 ]
 DraftName = Annotated[
-    str | None, typer.Option("--draft", metavar="D", help="A draft model to look at beside it.", show_default=False)
+    str | None,
+    typer.Option(
+        "--draft", metavar="D", help="A draft model, or the folder of a head, to look at beside it.", show_default=False
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON document on the last line.")]
 
@@ -37,9 +44,16 @@ def doctor(
     """Say what this machine and these models can do: versions, speed by dtype, caches, vocabularies, methods."""
     if draft is not None and target is None:
         raise UsageError("--draft needs a target beside it: draftproof doctor TARGET --draft D")
+    if dtype != "auto" and target is None:
+        raise UsageError(
+            "--dtype is what a target is loaded in, and all are timed without one: draftproof doctor TARGET --dtype"
+        )
     from draftproof.cli.progress import telling
+    from draftproof.models.place import check_place
     from draftproof.report.tables import json_line
 
+    if target is not None:
+        check_place(target)
     with telling() as tell:
         document = examine(target, draft, dtype, device, threads, tell)
     if as_json:

@@ -8,12 +8,18 @@ from typing import Annotated
 
 import typer
 
-from draftproof.cli.options import Length, Target
+from draftproof.cli.options import Target
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a head: ours, or a published one.")]
 Out = Annotated[
     Path | None,
     typer.Option("--out", metavar="OUT", help="Where to write. Default: DIR with -vllm behind it.", show_default=False),
+]
+Length = Annotated[
+    int | None,
+    typer.Option(
+        "-k", metavar="N", min=1, help="Draft length in the command line. Default: the head's own.", show_default=False
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON document on the last line.")]
 
@@ -31,7 +37,7 @@ def vllm(folder: Folder, out: Out = None, target: Target = None, length: Length 
     from draftproof.report.tables import json_line
 
     where = out or folder.with_name(f"{folder.resolve().name}-vllm")
-    done = export_for_vllm(folder, where, target=target, length=length or None)
+    done = export_for_vllm(folder, where, target=target, length=length)
     for note in done.notes:
         typer.echo(f"note: {note}", err=True)
     if as_json:

@@ -16,7 +16,7 @@ import typer
 
 from draftproof.cli import options
 from draftproof.cli.lines import is_many
-from draftproof.cli.prompt import as_prompt, read_prompt
+from draftproof.cli.prompt import as_prompt, check_file, read_prompt
 from draftproof.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,33 +27,64 @@ SEED_BITS = 53
 """A seed drawn here survives readers of JSON that keep numbers as doubles."""
 
 Prompt = Annotated[
-    str | None, typer.Argument(metavar="PROMPT", help="The prompt; - or nothing reads standard input.", show_default=False)
+    str | None,
+    typer.Argument(metavar="PROMPT", help="The prompt; without one, or with -, standard input is read.", show_default=False),
 ]
 File = Annotated[
     Path | None,
-    typer.Option("--file", metavar="FILE", help="Read the prompt from this file; a .jsonl holds many.", show_default=False),
+    typer.Option(
+        "--file", metavar="FILE", help="Read the prompt from this file; a .jsonl holds one prompt a line.", show_default=False
+    ),
 ]
 Out = Annotated[
     Path | None,
     typer.Option(
-        "--out", metavar="FILE", help="Where the results of many prompts go; run again, it does the rest.", show_default=False
+        "--out",
+        metavar="FILE",
+        help="File for the results of a .jsonl of prompts; the same command again goes on where it ended.",
+        show_default=False,
     ),
 ]
 BatchSize = Annotated[
     int | None,
     typer.Option(
-        "--batch-size", metavar="N", min=1, help="Prompts that run at a time. Default: 8, if they fit.", show_default=False
+        "--batch-size",
+        metavar="N",
+        min=1,
+        help="How many prompts of a .jsonl run at a time. Default: 8, or as many as fit into memory.",
+        show_default=False,
     ),
 ]
-System = Annotated[str | None, typer.Option("--system", metavar="TEXT", help="System message of the chat.", show_default=False)]
+System = Annotated[
+    str | None, typer.Option("--system", metavar="TEXT", help="System message that goes before the prompt.", show_default=False)
+]
 Raw = Annotated[bool, typer.Option("--raw", metavar="", help="Give the prompt as it is, without the model's chat template.")]
-Show = Annotated[bool, typer.Option("--show", metavar="", help="Tell accepted, replacement, bonus and plain tokens apart.")]
-Compare = Annotated[bool, typer.Option("--compare", metavar="", help="Run plain and speculative decoding side by side.")]
+Show = Annotated[
+    bool,
+    typer.Option(
+        "--show",
+        metavar="",
+        help="Colour each token by how it came: accepted draft, replacement of a rejected one, bonus or plain.",
+    ),
+]
+Compare = Annotated[
+    bool,
+    typer.Option(
+        "--compare", metavar="", help="Run plain and speculative decoding in turns, and compare their texts and speed."
+    ),
+]
 Repeat = Annotated[
-    int | None, typer.Option("--repeat", metavar="N", min=1, help="Repetitions of --compare. Default: 3.", show_default=False)
+    int | None,
+    typer.Option("--repeat", metavar="N", min=1, help="How often --compare runs each. Default: 3.", show_default=False),
 ]
 Record = Annotated[
-    Path | None, typer.Option("--record", metavar="FILE", help="Write every round to this file.", show_default=False)
+    Path | None,
+    typer.Option(
+        "--record",
+        metavar="FILE",
+        help="Write what was drafted and accepted in every round to this file, as JSON lines.",
+        show_default=False,
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", metavar="", help="End with one JSON document on the last line.")]
 
@@ -125,6 +156,8 @@ def check_faces(flags: Mapping[str, Any], config: Mapping[str, Any], overrides: 
 
         check_flags(flags)
         return
+    if flags["prompt"] is None and flags["file"] is not None:
+        check_file(flags["file"])
     for flag in ("out", "batch_size"):
         if flags[flag] is not None:
             raise UsageError(f"{options.spelled(flag)} is for many prompts: name a .jsonl file with --file")
@@ -137,11 +170,17 @@ def check_faces(flags: Mapping[str, Any], config: Mapping[str, Any], overrides: 
 
 
 def load(flags: Mapping[str, Any], config: Mapping[str, Any]) -> SpeculativeDecoder:
-    """The decoder the flags ask for."""
-    import torch
-
+    """The decoder the flags ask for. Names are looked up before the model library is imported, which takes seconds."""
+    from draftproof.decode.config import SpeculativeConfig
     from draftproof.decode.decoder import SpeculativeDecoder
+    from draftproof.models.place import check_place
     from draftproof.models.pull import DEFAULT_MODEL
+
+    check_place(flags["target"] or DEFAULT_MODEL)
+    wanted = SpeculativeConfig.from_dict(config).draft_model
+    if wanted is not None and wanted.model is not None:
+        check_place(wanted.model, wanted.revision)
+    import torch
 
     if flags["threads"] is not None:
         torch.set_num_threads(flags["threads"])

@@ -4,17 +4,20 @@
 which has `register(app)`; it is listed here with its line of help, and shown only when its module exists.
 
 Exit codes: 0 done; 1 a negative verdict (`audit` found a fault); 2 wrong usage, told in one sentence on standard error;
-130 interrupted; 141 when whoever read standard output went away, as the shell reports it for any command.
+130 interrupted; 143 ended by SIGTERM, which is taken as Ctrl-C is; 141 when whoever read standard output went away, as the
+shell reports it for any command.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
+from types import FrameType
 from typing import Any, NoReturn
 
 import typer
@@ -46,6 +49,11 @@ VERBS = {
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 128 + 2  # SIGINT
 EXIT_PIPE_CLOSED = 128 + 13  # SIGPIPE
+EXIT_TERMINATED = 128 + 15  # SIGTERM
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came. Whatever keeps its results when Ctrl-C ends it does so here too, and hands this on or raises it again."""
 
 
 class LazyGroup(TyperGroup):
@@ -115,8 +123,8 @@ def run(arguments: Sequence[str]) -> int:
         code = invoke(list(arguments) or ["--help"])
         sys.stdout.flush()
         return code
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
+    except KeyboardInterrupt as ended:
+        return EXIT_TERMINATED if isinstance(ended, Terminated) else EXIT_INTERRUPTED
     except SystemExit as leaving:
         if isinstance(leaving.__context__, BrokenPipeError):  # rich's way of taking a closed pipe
             return EXIT_PIPE_CLOSED
@@ -154,4 +162,15 @@ def complain(message: str) -> int:
 
 def main() -> NoReturn:
     """Entry point of the console script."""
+    heed_termination()
     sys.exit(run(sys.argv[1:]))
+
+
+def heed_termination() -> None:
+    """From now on SIGTERM ends a command as Ctrl-C does; a second one ends the process at once."""
+    signal.signal(signal.SIGTERM, _terminate)
+
+
+def _terminate(number: int, frame: FrameType | None) -> NoReturn:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    raise Terminated

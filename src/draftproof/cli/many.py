@@ -17,7 +17,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from draftproof.cli.lines import Line, read_lines
-from draftproof.cli.prompt import as_prompt
+from draftproof.cli.prompt import as_prompt, check_file
 from draftproof.cli.single import as_dict
 from draftproof.errors import UsageError
 
@@ -35,6 +35,7 @@ def check_flags(flags: Mapping[str, Any]) -> None:
     """UsageError for a flag of one prompt beside a file of many, and for a file that could not be written."""
     if flags["prompt"] is not None:
         raise UsageError("the prompt is given twice, as an argument and with --file: leave one of them out")
+    check_file(flags["file"])
     if flags["out"] is None:
         raise UsageError("--file names many prompts, a .jsonl: say with --out FILE where their results go")
     for flag in ("show", "compare", "record"):

@@ -12,97 +12,116 @@ from typing import Annotated, Any
 
 import typer
 
+from draftproof.cli.sampling_flags import DEFAULT_MAX_TOKENS, Flags
+from draftproof.cli.sampling_flags import END_FLAGS as END_FLAGS
+from draftproof.cli.sampling_flags import LAW_FLAGS as LAW_FLAGS
+from draftproof.cli.sampling_flags import TEXT_FLAGS as TEXT_FLAGS
 from draftproof.decode.methods import drafting_methods
 from draftproof.errors import UsageError
 
-SPECULATION, SAMPLING, MACHINE = "Speculation", "Sampling", "Model and machine"
+SPECULATION, MACHINE = "Speculation", "Model and machine"
 DEFAULT_METHOD = "ngram"
-DEFAULT_MAX_TOKENS = 256
 
 
 def _flag(panel: str, *names: str, help: str, **more: Any) -> Any:
     return typer.Option(*names, help=help, rich_help_panel=panel, show_default=False, **more)
 
 
-def _sampling(*names: str, help: str, **more: Any) -> Any:
-    return _flag(SAMPLING, *names, help=help, **more)
-
-
 Target = Annotated[
     str | None,
-    _flag(MACHINE, "--target", metavar="M", help="Hub id, folder, .gguf file or known name. Default: the default model."),
+    _flag(
+        MACHINE,
+        "--target",
+        metavar="M",
+        help="The model that writes: hub id, folder or .gguf file. Default: the model of `draftproof pull`.",
+    ),
 ]
-Dtype = Annotated[str, _flag(MACHINE, "--dtype", metavar="NAME", help="auto, bfloat16, float16, float32 or float64.")]
-Device = Annotated[str, _flag(MACHINE, "--device", metavar="NAME", help="auto, cpu, cuda or cuda:N.")]
+Dtype = Annotated[
+    str,
+    _flag(
+        MACHINE,
+        "--dtype",
+        metavar="NAME",
+        help="Type of the weights: auto, bfloat16, float16, float32 or float64. Default: auto.",
+    ),
+]
+Device = Annotated[
+    str, _flag(MACHINE, "--device", metavar="NAME", help="Where models run: auto, cpu, cuda or cuda:N. Default: auto.")
+]
 Threads = Annotated[
     int | None,
-    _flag(MACHINE, "--threads", metavar="N", min=1, max=1024, help="Threads torch may use. Default: its own choice."),
+    _flag(
+        MACHINE,
+        "--threads",
+        metavar="N",
+        min=1,
+        max=1024,
+        help="Processor threads that torch may use. Default: its own choice.",
+    ),
 ]
 
-Draft = Annotated[str | None, _flag(SPECULATION, "--draft", metavar="D", help="Draft model; means method draft_model.")]
+Draft = Annotated[
+    str | None,
+    _flag(
+        SPECULATION,
+        "--draft",
+        metavar="D",
+        help="A smaller model that drafts: hub id, folder or .gguf file; means --method draft_model.",
+    ),
+]
 Method = Annotated[
     str | None,
     _flag(
         SPECULATION,
         "--method",
         metavar="NAME",
-        help=f"{', '.join(drafting_methods())} or none. "
+        help=f"How to draft: {', '.join(drafting_methods())} or none. "
         f"Default: {DEFAULT_METHOD}; for the default model its head and suffix matches.",
     ),
 ]
-Length = Annotated[int | None, _flag(SPECULATION, "-k", metavar="N", min=0, help="Draft length; 0 decodes plainly.")]
+Length = Annotated[
+    int | None,
+    _flag(
+        SPECULATION,
+        "-k",
+        metavar="N",
+        min=0,
+        help="Most tokens drafted at a time; 0 decodes plainly. Default: the method's own.",
+    ),
+]
 Config = Annotated[
-    str | None, _flag(SPECULATION, "--speculative-config", metavar="JSON", help="The whole configuration, with vLLM's keys.")
+    str | None,
+    _flag(
+        SPECULATION,
+        "--speculative-config",
+        metavar="JSON",
+        help="All about drafting in one JSON object with vLLM's keys, in place of the flags here.",
+    ),
 ]
 RuleName = Annotated[
-    str | None, _flag(SPECULATION, "--rule", metavar="NAME", help="Verification rule. Default: the drafter's natural one.")
+    str | None,
+    _flag(
+        SPECULATION,
+        "--rule",
+        metavar="NAME",
+        help="How drafts are accepted or rejected, as token, match or block (docs/rules.md). Default: as fits the method.",
+    ),
 ]
 Tree = Annotated[
-    str | None, _flag(SPECULATION, "--tree", metavar="SHAPE", help='Draft a tree: children per level, like "2,2,1".')
+    str | None,
+    _flag(
+        SPECULATION,
+        "--tree",
+        metavar="SHAPE",
+        help='Draft several continuations at once: how many follow each token, level by level, as "2,2,1".',
+    ),
 ]
-Lossless = Annotated[bool, _flag(SPECULATION, "--lossless", metavar="", help="Refuse a rule that changes the target's law.")]
-
-Temperature = Annotated[
-    float | None, _sampling("--temperature", metavar="X", help="0 is greedy. Default: the model's own for generate, else 0.")
+Lossless = Annotated[
+    bool,
+    _flag(
+        SPECULATION, "--lossless", metavar="", help="Refuse a rule with which texts would differ in law from the target's own."
+    ),
 ]
-TopK = Annotated[int | None, _sampling("--top-k", metavar="N", help="Keep the k likeliest tokens.")]
-TopP = Annotated[float | None, _sampling("--top-p", metavar="X", help="Keep the smallest set of this mass.")]
-MinP = Annotated[float | None, _sampling("--min-p", metavar="X", help="Keep tokens of this share of the top probability.")]
-RepetitionPenalty = Annotated[
-    float | None, _sampling("--repetition-penalty", metavar="X", help="Over prompt and text; 1 is off.")
-]
-PresencePenalty = Annotated[
-    float | None, _sampling("--presence-penalty", metavar="X", help="Once for each token generated before.")
-]
-FrequencyPenalty = Annotated[
-    float | None, _sampling("--frequency-penalty", metavar="X", help="For every time it was generated before.")
-]
-LogitBias = Annotated[str | None, _sampling("--logit-bias", metavar="JSON", help="Token id to number: '{\"42\": -5}'.")]
-BadWords = Annotated[
-    list[str] | None, _sampling("--bad-words", metavar="TEXT", help="A string never to be generated; repeatable.")
-]
-MinTokens = Annotated[int | None, _sampling("--min-tokens", metavar="N", help="Nothing ends the text before this many.")]
-MaxTokens = Annotated[
-    int | None,
-    _sampling("--max-tokens", metavar="N", help=f"Most tokens a text. Default: {DEFAULT_MAX_TOKENS}; plan 64, bench 128."),
-]
-Stop = Annotated[list[str] | None, _sampling("--stop", metavar="TEXT", help="End the text at this string; repeatable.")]
-StopTokenIds = Annotated[
-    list[int] | None, _sampling("--stop-token-ids", metavar="ID", help="End the text at this id; repeatable.")
-]
-IncludeStop = Annotated[
-    bool, _sampling("--include-stop-str-in-output", metavar="", help="Keep the string that ended the text.")
-]
-IgnoreEos = Annotated[bool, _sampling("--ignore-eos", metavar="", help="Go on after the end token.")]
-KeepSpecial = Annotated[bool, _sampling("--no-skip-special-tokens", metavar="", help="Show special tokens in the text.")]
-Seed = Annotated[int | None, _sampling("--seed", metavar="N", help="Replays a run. Default: a fresh one, reported.")]
-Samples = Annotated[int | None, _sampling("--n", metavar="N", help="How many texts.")]
-Logprobs = Annotated[
-    int | None, _sampling("--logprobs", metavar="N", help="This many top log-probabilities a token; in --json.")
-]
-
-Flags = Mapping[str, tuple[Any, Any]]
-"""Name of a parameter -> its annotation and its default."""
 
 DRAFT_FLAGS: Flags = {
     "target": (Target, None),
@@ -115,34 +134,6 @@ DRAFT_FLAGS: Flags = {
     "lossless": (Lossless, False),
 }
 """Which target, and how drafts for it are made and verified."""
-LAW_FLAGS: Flags = {
-    "temperature": (Temperature, None),
-    "top_k": (TopK, None),
-    "top_p": (TopP, None),
-    "min_p": (MinP, None),
-    "repetition_penalty": (RepetitionPenalty, None),
-    "presence_penalty": (PresencePenalty, None),
-    "frequency_penalty": (FrequencyPenalty, None),
-    "logit_bias": (LogitBias, None),
-    "bad_words": (BadWords, None),
-}
-"""What a token's law depends on."""
-END_FLAGS: Flags = {
-    "min_tokens": (MinTokens, None),
-    "max_tokens": (MaxTokens, None),
-    "stop": (Stop, None),
-    "stop_token_ids": (StopTokenIds, None),
-    "seed": (Seed, None),
-}
-"""What ends a text, and the seed."""
-TEXT_FLAGS: Flags = {
-    "include_stop_str_in_output": (IncludeStop, False),
-    "ignore_eos": (IgnoreEos, False),
-    "no_skip_special_tokens": (KeepSpecial, False),
-    "n": (Samples, None),
-    "logprobs": (Logprobs, None),
-}
-"""What is of use where a text is shown."""
 MACHINE_FLAGS: Flags = {"dtype": (Dtype, "auto"), "device": (Device, "auto"), "threads": (Threads, None)}
 
 _SAMPLING_FIELDS = tuple(

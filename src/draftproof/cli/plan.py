@@ -31,38 +31,77 @@ MODEL_ONLY = (
     *options.END_FLAGS,
 )
 
-Drafts = Annotated[list[str] | None, typer.Option("--draft", metavar="D", help="A draft model to plan with; repeatable.")]
+Drafts = Annotated[
+    list[str] | None,
+    typer.Option("--draft", metavar="D", help="A draft model to foretell: hub id, folder or .gguf file; repeatable."),
+]
 Methods = Annotated[
-    list[str] | None, typer.Option("--method", metavar="NAME", help="A drafter that needs no draft model; repeatable.")
+    list[str] | None,
+    typer.Option(
+        "--method",
+        metavar="NAME",
+        help="A drafter without a draft model to foretell, as ngram or suffix; repeatable. Default: ngram.",
+    ),
 ]
 Configs = Annotated[
     list[str] | None,
-    typer.Option("--speculative-config", metavar="JSON", help="A whole configuration to plan with; repeatable."),
+    typer.Option(
+        "--speculative-config", metavar="JSON", help="A drafter to foretell as one JSON object with vLLM's keys; repeatable."
+    ),
 ]
-Rule = Annotated[str | None, typer.Option("--rule", metavar="NAME", help="Verification rule of --draft and --method drafters.")]
+Rule = Annotated[
+    str | None,
+    typer.Option(
+        "--rule",
+        metavar="NAME",
+        help="How drafts of --draft and --method are accepted or rejected (docs/rules.md). Default: as fits the method.",
+    ),
+]
 Trees = Annotated[
     list[str] | None,
-    typer.Option("--tree", metavar="SHAPE", help='A tree to foretell too, as "2,2,1", or best; repeatable.'),
+    typer.Option(
+        "--tree",
+        metavar="SHAPE",
+        help='Foretell a tree of drafts too: how many follow each token, level by level, as "2,2,1"; or best; repeatable.',
+    ),
 ]
 Answers = Annotated[
     int | None,
-    typer.Option("--answers", metavar="N", min=1, help="Texts the target writes for each prompt. Default: 1 greedy, else 2."),
+    typer.Option(
+        "--answers",
+        metavar="N",
+        min=1,
+        help="How many texts the target writes for each prompt. Default: 1 at temperature 0, else 2.",
+    ),
 ]
-Lengths = Annotated[list[int] | None, typer.Option("-k", metavar="N", min=1, max=32, help="A draft length; repeatable.")]
+Lengths = Annotated[
+    list[int] | None,
+    typer.Option("-k", metavar="N", min=1, max=32, help="A draft length to foretell; repeatable. Default: 1 to 6, 8 and 12."),
+]
 Prompts = Annotated[
     Path | None,
     typer.Option(
-        "--prompts", "--file", metavar="FILE", help="Text (--- between prompts), JSON lines, or Spec-Bench's questions."
+        "--prompts",
+        "--file",
+        metavar="FILE",
+        help="Prompts: text with --- between them, JSON lines, or Spec-Bench's questions. Default: a built-in set.",
     ),
 ]
-Workloads = Annotated[list[str] | None, typer.Option("--workload", metavar="NAME", help="Only these workloads; repeatable.")]
-PerWorkload = Annotated[int | None, typer.Option("--per-workload", metavar="N", min=1, help="The first N prompts of each.")]
+Workloads = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--workload", metavar="NAME", help="Only prompts of this kind, as chat, by the 'category' of their line; repeatable."
+    ),
+]
+PerWorkload = Annotated[
+    int | None, typer.Option("--per-workload", metavar="N", min=1, help="Only the first N prompts of each kind.")
+]
 Batch = Annotated[
     str | None,
     typer.Option(
         "--batch",
         metavar="N,...",
-        help="Sequences decoded together; several, as 1,2,4,8, make a schedule of lengths. Default: 1.",
+        help="How many texts are decoded together; of several, as 1,2,4,8, each gets its own draft length. Default: 1.",
         show_default=False,
     ),
 ]
@@ -71,12 +110,12 @@ Turns = Annotated[
     typer.Option(
         "--turns",
         metavar="WHICH",
-        help="first or all turns of conversations; plain decoding writes the history. Default: all.",
+        help="Of conversations, ask the first or all turns; plain decoding answers the earlier ones. Default: all.",
         show_default=False,
     ),
 ]
 Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the JSON document to this file.")]
-Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write one self-contained page with the plots.")]
+Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page with tables and plots to this file.")]
 PANEL = "What if (no model is loaded)"
 
 
@@ -108,13 +147,29 @@ def plan(
     out: Out = None,
     html: Html = None,
     as_json: Annotated[bool, typer.Option("--json", metavar="", help="End with one JSON document on the last line.")] = False,
-    alpha: Annotated[float | None, _what_if("--alpha", help="Acceptance rate.")] = None,
-    cost_ratio: Annotated[float | None, _what_if("--cost-ratio", help="Draft step over target step.")] = None,
-    context_tokens: Annotated[int | None, _what_if("--context", min=1, help="Tokens of context, for --card.")] = None,
-    card: Annotated[str | None, _what_if("--card", help="Preset card, as H100-SXM; see simulate.")] = None,
-    target_shape: Annotated[str | None, _what_if("--target-shape", help="Preset target, for --card.")] = None,
-    draft_shape: Annotated[str | None, _what_if("--draft-shape", help="Preset draft, for --card.")] = None,
-    verify_curve: Annotated[str | None, _what_if("--verify-curve", help="tokens:time of target passes, as 1:1,4:1.1.")] = None,
+    alpha: Annotated[
+        float | None, _what_if("--alpha", help="Share of drafted tokens that are accepted; asks without any model.")
+    ] = None,
+    cost_ratio: Annotated[
+        float | None,
+        _what_if("--cost-ratio", help="Time of a draft step over that of a target step. Default: 0, or the card's."),
+    ] = None,
+    context_tokens: Annotated[
+        int | None, _what_if("--context", min=1, help="Tokens each text has so far, for --card. Default: 1024.")
+    ] = None,
+    card: Annotated[
+        str | None,
+        _what_if("--card", help="Reckon costs for a GPU, as H100-SXM, RTX-4090 or T4 (draftproof simulate has them too)."),
+    ] = None,
+    target_shape: Annotated[
+        str | None, _what_if("--target-shape", help="Size of the target, for --card. Default: Llama-3.1-8B.")
+    ] = None,
+    draft_shape: Annotated[
+        str | None, _what_if("--draft-shape", help="Size of the draft model, for --card. Default: Llama-3.2-1B.")
+    ] = None,
+    verify_curve: Annotated[
+        str | None, _what_if("--verify-curve", help="Time of target passes by their tokens, as 1:1,4:1.1.")
+    ] = None,
     **_: Any,
 ) -> None:
     """Foretell whether speculation pays, with which drafter and which draft length."""
@@ -134,6 +189,9 @@ def execute(flags: Mapping[str, Any]) -> None:
         for name in MODEL_ONLY:
             if flags[name] not in (None, [], ()):
                 raise UsageError(f"{options.spelled(name)} needs a model, and --alpha asks without one: leave one of them out")
+        for name in options.MACHINE_FLAGS:
+            if flags[name] not in (None, "auto"):
+                raise UsageError(f"{options.spelled(name)} says how a model runs, and --alpha asks without one: leave it out")
         show(_from_numbers(flags), flags)
         return
     for name in WHAT_IF:
@@ -178,6 +236,8 @@ def configs(flags: Mapping[str, Any]) -> list[Any]:
     from draftproof.plan.candidate import check_config
 
     rule = {} if flags["rule"] is None else {"rule": flags["rule"]}
+    if rule and flags["speculative_config"] and not (flags["draft"] or flags["method"]):
+        raise UsageError("--rule is of --draft and --method drafters: name the rule in --speculative-config")
     drafts, methods = flags["draft"] or [], flags["method"] or []
     given = [{"method": "draft_model", "model": name} | rule for name in dict.fromkeys(drafts)]
     for name in dict.fromkeys(methods):
@@ -186,12 +246,22 @@ def configs(flags: Mapping[str, Any]) -> list[Any]:
             given.append({"method": name} | rule)
     given += [options.parse_json("--speculative-config", text) for text in flags["speculative_config"] or ()]
     found = [SpeculativeConfig.from_dict(config) for config in given or [{"method": options.DEFAULT_METHOD} | rule]]
-    idle = next((config for config in found if config.method == "none"), None)
-    if idle is not None:
-        raise UsageError("--speculative-config names no method, so nothing would be drafted")
+    if any(config.method == "none" or config.num_speculative_tokens == 0 for config in found):
+        raise UsageError("--speculative-config names no method, or a length of 0, so nothing would be drafted")
     for config in found:
         check_config(config)
+    if flags["num_speculative_tokens"] and all(config.shape is not None for config in found) and not flags["tree"]:
+        raise UsageError("-k is the length of a chain, and all drafters have trees: leave one of them out")
     return found
+
+
+def lengths_of(flags: Mapping[str, Any]) -> list[int]:
+    """The draft lengths to foretell: those of -k, or a range of them; and what configurations name themselves."""
+    from draftproof.plan.plan import LENGTHS
+
+    whole = [options.parse_json("--speculative-config", text) for text in flags["speculative_config"] or ()]
+    named = [config.get("num_speculative_tokens", -1) for config in whole if "tree" not in config]
+    return sorted({*(flags["num_speculative_tokens"] or LENGTHS), *(k for k in named if k > 0)})
 
 
 def candidates_of(flags: Mapping[str, Any], asked: Sequence[Any], drafts: Callable[[str], Any]) -> list[Any]:
@@ -225,22 +295,23 @@ def _from_models(flags: Mapping[str, Any]) -> dict[str, Any]:
     from draftproof.cli.bench import items_of, load_target, sampling
     from draftproof.cli.progress import telling
     from draftproof.plan.document import document
-    from draftproof.plan.plan import LENGTHS, make_plan
+    from draftproof.plan.plan import make_plan
 
     asked = configs(flags)
     _check_shapes(flags)
     sizes, turns = _sizes(flags), check_turns(flags["turns"] or "all")
     params = sampling({**flags, "ignore_eos": False}, DEFAULT_TOKENS)
     items = items_of(flags)
-    target, drafts = load_target(flags)
+    if flags["answers"] is not None and all(item.answer for item in items):
+        raise UsageError("--answers counts texts that the target writes, and the file gives an answer to every prompt")
+    target, drafts = load_target(flags, asked)
     prompts = encode(items, target.tokenizer, target.vocab_size, target.max_length, params.max_tokens or 0)
     candidates = candidates_of(flags, asked, drafts)
-    lengths = flags["num_speculative_tokens"] or LENGTHS
     with telling() as progress:
         if turns == "all":
             prompts = with_later_turns(prompts, target, params, progress)
         made = make_plan(
-            *(target, candidates, prompts, params, lengths),
+            *(target, candidates, prompts, params, lengths_of(flags)),
             progress=progress,
             batch=sizes,
             answers=flags["answers"],

@@ -1,4 +1,7 @@
-"""A bar on standard error for long work; without a terminal, a line now and then, so that a log shows life too."""
+"""A bar on standard error for long work; without a terminal, a line now and then, so that a log shows life too.
+
+A count that goes back, or has another total, is a new one: it gets a bar, or a line, of its own at once.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,28 @@ def telling() -> Iterator[Callable[[str, int, int], None]]:
         yield _lines()
         return
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TaskProgressColumn(), TimeRemainingColumn())
+    is_new = _new_counts()
     with Progress(*columns, console=console, transient=True, auto_refresh=False) as bar:
         task = bar.add_task("", total=None)
-        yield lambda what, done, total: bar.update(task, completed=done, total=total, description=_cut(what), refresh=True)
+
+        def tell(what: str, done: int, total: int) -> None:
+            if is_new(done, total):
+                bar.reset(task, total=total, description=_cut(what))  # or the time left would be reckoned from the count before
+            bar.update(task, completed=done, total=total, description=_cut(what), refresh=True)
+
+        yield tell
+
+
+def _new_counts() -> Callable[[int, int], bool]:
+    """A function that says whether (done, total) belongs to another count than the last it was asked about."""
+    before = (0, -1)
+
+    def is_new(done: int, total: int) -> bool:
+        nonlocal before
+        (was_done, was_total), before = before, (done, total)
+        return total != was_total or done < was_done
+
+    return is_new
 
 
 def _cut(what: str) -> str:
@@ -33,12 +55,12 @@ def _cut(what: str) -> str:
 
 
 def _lines() -> Callable[[str, int, int], None]:
-    last = -LINE_SECONDS
+    last, is_new = -LINE_SECONDS, _new_counts()
 
     def tell(what: str, done: int, total: int) -> None:
         nonlocal last
         now = monotonic()
-        if now - last >= LINE_SECONDS:
+        if is_new(done, total) or now - last >= LINE_SECONDS:
             last = now
             print(f"{done} of {total}: {what}", file=sys.stderr, flush=True)
 

@@ -36,6 +36,13 @@ def as_prompt(text: str, tokenizer: Any, *, system: str | None, raw: bool) -> st
     return messages if system is None else [{"role": "system", "content": _as_text(system, "--system")}, *messages]
 
 
+def check_file(file: Path) -> None:
+    """UsageError when there is no file to read prompts from; - is standard input."""
+    if str(file) != "-" and (not file.exists() or file.is_dir()):
+        what = "it is a folder" if file.is_dir() else "there is no such file"
+        raise UsageError(f"the prompt file {file} cannot be read: {what}")
+
+
 def _file_text(file: Path) -> str:
     try:
         return _decoded(file.read_bytes(), str(file))

@@ -23,31 +23,48 @@ def register(app: typer.Typer) -> None:
 
 
 def simulate(
-    mode: Annotated[str, typer.Argument(help="`batch`: a card over the batch size; `generation`: rounds by chance.")] = "batch",
-    alpha: Annotated[list[float] | None, typer.Option(help="Acceptance rate; may be repeated.")] = None,
+    mode: Annotated[
+        str,
+        typer.Argument(
+            help="`batch`: speedup on a GPU over the batch size; `generation`: rounds of one text played by chance."
+        ),
+    ] = "batch",
+    alpha: Annotated[list[float] | None, typer.Option(help="Share of drafted tokens that are accepted; repeatable.")] = None,
     num_speculative_tokens: Annotated[
-        int | None, typer.Option("--num-speculative-tokens", "-k", help="Drafts a round. batch: the best one if absent.")
+        int | None,
+        typer.Option(
+            "--num-speculative-tokens", "-k", help="Most tokens drafted at a time. Default: 5; the best one for batch."
+        ),
     ] = None,
-    batch: Annotated[list[int] | None, typer.Option(help="batch: sequences at once; may be repeated.")] = None,
-    context: Annotated[list[int] | None, typer.Option(help="batch: tokens of context; may be repeated.")] = None,
-    card: Annotated[str | None, typer.Option(help="batch: preset card. [H100-SXM]")] = None,
-    target: Annotated[str | None, typer.Option(help="batch: preset target model. [Llama-3.1-8B]")] = None,
-    draft: Annotated[str | None, typer.Option(help="batch: preset draft model. [Llama-3.2-1B]")] = None,
-    overhead_ms: Annotated[float | None, typer.Option(help="batch: fixed time of a forward pass. [0.1]")] = None,
-    draft_context: Annotated[int | None, typer.Option(help="batch: most tokens of cache the draft reads.")] = None,
+    batch: Annotated[list[int] | None, typer.Option(help="batch: how many texts are decoded together; repeatable.")] = None,
+    context: Annotated[list[int] | None, typer.Option(help="batch: tokens each text has so far; repeatable.")] = None,
+    card: Annotated[str | None, typer.Option(help="batch: the GPU. Default: H100-SXM.")] = None,
+    target: Annotated[str | None, typer.Option(help="batch: the target. Default: Llama-3.1-8B.")] = None,
+    draft: Annotated[str | None, typer.Option(help="batch: the draft model. Default: Llama-3.2-1B.")] = None,
+    overhead_ms: Annotated[
+        float | None, typer.Option(help="batch: fixed milliseconds of a forward pass. Default: 0.1.")
+    ] = None,
+    draft_context: Annotated[
+        int | None, typer.Option(help="batch: tokens of context that the draft model reads at most. Default: all.")
+    ] = None,
     acceptance: Annotated[
         str | None,
-        typer.Option(help="generation: position:0.9,0.7 | markov:EASY,HARD,STAY | replay:rounds.jsonl, in place of --alpha."),
+        typer.Option(help="generation: position:0.9,0.7, markov:EASY,HARD,STAY or replay:rounds.jsonl, in place of --alpha."),
     ] = None,
-    draft_ms: Annotated[float | None, typer.Option(help="generation: time of a draft step. [5]")] = None,
-    target_ms: Annotated[float | None, typer.Option(help="generation: time of a target pass over one token. [100]")] = None,
+    draft_ms: Annotated[float | None, typer.Option(help="generation: milliseconds of a draft step. Default: 5.")] = None,
+    target_ms: Annotated[
+        float | None, typer.Option(help="generation: milliseconds of a target pass over one token. Default: 100.")
+    ] = None,
     verify_curve: Annotated[
-        str | None, typer.Option(help="generation: tokens:time of target passes, as 1:1,4:1.1,8:1.6. [free]")
+        str | None,
+        typer.Option(
+            help="generation: time of target passes by their tokens, as 1:1,4:1.1. Default: more tokens cost nothing."
+        ),
     ] = None,
-    tokens: Annotated[int | None, typer.Option(help="generation: tokens to generate. [100]")] = None,
-    simulations: Annotated[int | None, typer.Option(help="generation: how many generations. [50]")] = None,
-    seed: Annotated[int | None, typer.Option(help="generation: seed. [0]")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for the figure (PNG and SVG).", file_okay=False)] = None,
+    tokens: Annotated[int | None, typer.Option(help="generation: tokens of a text. Default: 100.")] = None,
+    simulations: Annotated[int | None, typer.Option(help="generation: how many texts are played. Default: 50.")] = None,
+    seed: Annotated[int | None, typer.Option(help="generation: seed of all randomness. Default: 0.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Draw the figure into this folder, as PNG and SVG.", file_okay=False)] = None,
     json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
     """Tell what a draft would bring, from acceptance and cost alone."""

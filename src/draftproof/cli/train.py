@@ -364,10 +364,13 @@ def _texts(model: Any, data: Path | None, out: Path, limit: int | None) -> list[
 
 def load_target(name: str | None, dtype: str, device: str, threads: int | None) -> Any:
     """The target with its tokenizer; UsageError when it has none, for then there is nothing to ask it with."""
+    from draftproof.models.place import check_place
+    from draftproof.models.pull import DEFAULT_MODEL
+
+    check_place(name or DEFAULT_MODEL)
     import torch
 
     from draftproof.models.load import load_model
-    from draftproof.models.pull import DEFAULT_MODEL
 
     if threads is not None:
         torch.set_num_threads(threads)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -22,6 +22,9 @@ REJECTION_RULES = {"standard": None, "strict": "match", "probabilistic": "token"
 
 WITHOUT_MEANING = ("draft_tensor_parallel_size", "enforce_eager", "max_model_len")
 """vLLM keys that change nothing about what is generated here: accepted, and noted."""
+
+MESSAGE = 196
+"""Characters of a complaint about a key: with the program's name and what is left out, three lines of 80."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ class SpeculativeConfig:
             f"speculative_config[{key!r}] means nothing here" for key in WITHOUT_MEANING if given.pop(key, None) is not None
         )
         for key in given:
-            _check_known(key)
+            _check_known(key, given.get("method"))
         given = {key: value for key, value in given.items() if value is not None}
         given.setdefault("method", _implied_method(given))
         options = {key: given.pop(key) for key in tuple(given) if readers(key)}
@@ -215,13 +218,32 @@ class SpeculativeConfig:
         return None if self.tree is None else TreeShape(self.tree)
 
 
-def _check_known(key: str) -> None:
+def _check_known(key: Any, method: Any) -> None:
+    """UsageError for a key that no method has: the nearest one, and what the method asked for reads, its own keys first."""
     general = [f.name for f in fields(SpeculativeConfig) if f.name not in ("notes", "options")]
-    allowed = sorted({*general, *(option.name for method in METHODS.values() for option in method.options)})
-    if key not in allowed:
-        near = difflib.get_close_matches(key, allowed, 1) if isinstance(key, str) else []
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise UsageError(f"speculative_config has no key {key!r}; {hint}allowed: {', '.join(allowed)}")
+    own = {name: [option.name for option in one.options] for name, one in METHODS.items()}
+    if key in general or readers(key):
+        return
+    asked = METHODS.get(method) if isinstance(method, str) else None
+    if asked is None:
+        allowed, near_to, who = general, sorted({*general, *sum(own.values(), [])}), "it reads"
+    else:
+        idle = {"tree": asked.trees, "model": asked.model, "revision": asked.model}
+        allowed = near_to = own[asked.name] + [name for name in general if idle.get(name, True)]
+        who = f"method {asked.name!r} reads"
+    near = difflib.get_close_matches(key, near_to, 1) if isinstance(key, str) else []
+    hint = f"did you mean {near[0]!r}? {who[0].upper()}{who[1:]}" if near else who
+    said = f"speculative_config has no key {key!r}; {hint} "
+    raise UsageError(said + _as_fit(allowed, MESSAGE - len(said)))
+
+
+def _as_fit(names: Sequence[str], room: int) -> str:
+    """As many names as `room` characters take, at least one, and how many are left out."""
+    shown = 1
+    while shown < len(names) and len(", ".join(names[: shown + 1])) <= room:
+        shown += 1
+    rest = len(names) - shown
+    return ", ".join(names[:shown]) + (f" and {rest} more (docs/drafters.md)" if rest else "")
 
 
 def _implied_method(given: Mapping[str, Any]) -> str:

@@ -61,12 +61,16 @@ class SpeculativeDecoder(Decoder):
         """Load `target`, and the draft model if the config names one, by hub id, folder, GGUF file or short name.
 
         options: `device_map`, `revision`, `trust_remote_code`, passed on to the target. The config is checked first."""
-        from draftproof.models.load import load_model
+        from draftproof.models.place import check_place
 
         config = SpeculativeConfig.from_dict(speculative_config)
+        wanted = config.draft_model
+        if wanted is not None and wanted.model is not None:
+            check_place(wanted.model, wanted.revision)  # not after minutes of loading the target
+        from draftproof.models.load import load_model
+
         model = load_model(target, dtype=dtype, device=device, **options)
         draft: Any = drafter
-        wanted = config.draft_model
         if wanted is not None:
             assert wanted.model is not None
             draft = load_model(wanted.model, dtype=dtype, device=device, revision=wanted.revision)

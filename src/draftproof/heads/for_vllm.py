@@ -128,14 +128,17 @@ def _layer_tensors(layer: Mapping[str, Any], *, twice: bool) -> Shapes:
 
 def _target(folder: str | Path, stored: Stored, name: str | None) -> tuple[_Target, list[str]]:
     """The verifier, its configuration read where it is in reach; it must be where it was asked for by name."""
-    from draftproof.models.load import load_config, locate
+    from draftproof.models.place import locate
 
     remembered = stored.about_target.get("name")
     if name is None and remembered is None:
         raise UsageError(f"{folder} does not say which model it is for: name it with --target")
     chosen = str(name or remembered)
     try:
-        place, config = locate(chosen)[0], load_config(chosen)
+        place = locate(chosen)[0]
+        from draftproof.models.load import load_config
+
+        config = load_config(chosen)
     except UsageError as error:
         if name is not None:
             raise

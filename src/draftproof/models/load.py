@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -14,10 +13,10 @@ import torch
 from draftproof.errors import MissingExtraError, UsageError
 from draftproof.models.adapters import base_of, is_adapter_folder, with_adapter
 from draftproof.models.checkpoint import extras, refuse_drafter
-from draftproof.models.convert import converted_gguf, first_line, is_model_folder, no_progress_bars, note
+from draftproof.models.convert import first_line, no_progress_bars, note
 from draftproof.models.hf import HFModel
 from draftproof.models.packed import pack_linears, why_not_packed
-from draftproof.models.pull import PULLABLE, pulled_folder
+from draftproof.models.place import locate
 from draftproof.models.support import check_config
 
 _DTYPE_NAMES = {
@@ -28,7 +27,6 @@ _DTYPE_NAMES = {
     "float": "float32",
     "fp64": "float64",
 }
-_HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "vocab.txt")
 
 
@@ -120,50 +118,6 @@ def _load_parts(place: str, options: dict[str, Any], common: dict[str, Any], ada
     has_tokenizer = any((adapter / file).is_file() for file in _TOKENIZER_FILES)
     tokenizer = _load_tokenizer(str(adapter) if has_tokenizer else place, common)
     return with_adapter(module, adapter, len(tokenizer) if has_tokenizer else None), tokenizer
-
-
-def locate(name: str, revision: str | None = None) -> tuple[str, bool]:
-    """What to give to transformers for `name`, and whether to stay off the network; UsageError when nothing is there."""
-    path = Path(name).expanduser()
-    if path.is_dir():
-        if not is_model_folder(path):
-            raise UsageError(f"the folder {name} has no config.json; name a model folder, a .gguf file or a hub id")
-        return str(path), True
-    if path.is_file():
-        if path.suffix != ".gguf":
-            raise UsageError(f"{name} is a file, but not a .gguf file; name the folder the model lies in")
-        return str(converted_gguf(path)), True
-    if path.suffix == ".gguf" or name.startswith(("/", ".", "~")) or not _HUB_ID.fullmatch(name):
-        raise UsageError(f"there is no file or folder {name}")
-    short_name = next((short for short, entry in PULLABLE.items() if name.lower() in (short, entry.hub_id.lower())), None)
-    if short_name is None:
-        return name, _hub_is_out_of_reach(name, revision, "name a local folder or a .gguf file")
-    if is_model_folder(pulled_folder(short_name)):
-        return str(pulled_folder(short_name)), True
-    hub_id = PULLABLE[short_name].hub_id
-    return hub_id, _hub_is_out_of_reach(hub_id, revision, f"run: draftproof pull {short_name}")
-
-
-def _hub_is_out_of_reach(hub_id: str, revision: str | None, advice: str) -> bool:
-    """False when the hub knows the model, True when it does not answer but the model was downloaded before; else UsageError.
-
-    Asked once with a short time limit, because transformers itself retries every file for half a minute."""
-    from huggingface_hub import HfApi, try_to_load_from_cache
-    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
-
-    try:
-        HfApi().model_info(hub_id, revision=revision, timeout=5)
-        return False
-    except GatedRepoError as error:
-        raise UsageError(f"{hub_id} is gated on the model hub: accept its terms there and run: hf auth login") from error
-    except RevisionNotFoundError as error:
-        raise UsageError(f"the model hub has no revision {revision!r} of {hub_id}") from error
-    except RepositoryNotFoundError as error:
-        raise UsageError(f"there is no model {hub_id} on the model hub, and no folder of that name; {advice}") from error
-    except Exception as error:
-        if isinstance(try_to_load_from_cache(hub_id, "config.json", revision=revision), str):
-            return True
-        raise UsageError(f"{hub_id} is not on this machine and the model hub cannot be reached; {advice}") from error
 
 
 def choose_device(device: str | torch.device = "auto") -> torch.device:

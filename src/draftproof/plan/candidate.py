@@ -126,7 +126,6 @@ class Candidate:
         """What each text says of its drafts, by forwards of both models or by replay."""
         drafter = self.drafter(target)
         if not isinstance(drafter, DraftModel):
-            progress(f"{self.short} is replayed", 0, len(texts))
             return Replayed(self, target, texts, params, longest)
         if not all(text.own for text in texts) and (self.shapes or self.config.shape):
             raise UsageError("trees are foretold on the target's own answers: leave out the answers of the file, or the tree")
@@ -145,6 +144,9 @@ class Readings:
 
     candidate: Candidate
     target: LanguageModel
+
+    def prepare(self, lengths: Sequence[int], progress: Progress) -> None:
+        """Do the work that `recorded` would do for these lengths, where that is work, and tell of it."""
 
     def chains(self, k: int) -> list[Trace]:
         raise NotImplementedError
@@ -186,10 +188,22 @@ class Replayed(Readings):
     params: SamplingParams
     longest: int
 
-    def chains(self, k: int) -> list[Trace]:
+    def prepare(self, lengths: Sequence[int], progress: Progress) -> None:
+        lengths = sorted({self._replayed(k) for k in lengths}) if self.candidate.config.shape is None else ()
+        asked = [*((None, k) for k in lengths), *((shape, shape.depth) for shape in self.candidate.given_shapes)]
+        texts, what = len(self.texts), f"{self.candidate.short} is replayed"
+        for number, (shape, k) in enumerate(asked):
+            first = number * texts
+            self._traces(shape, k, lambda done, first=first: progress(what, first + done, len(asked) * texts))
+
+    def _replayed(self, k: int) -> int:
+        """The length that is replayed to learn of drafts of k tokens."""
         drafter = self.candidate.drafter(self.target)
         alike = not drafter.trees and ("iid" in drafter.selections or drafter.wants.hidden)
-        return self._traces(None, max(k, self.longest) if alike else k)
+        return max(k, self.longest) if alike else k
+
+    def chains(self, k: int) -> list[Trace]:
+        return self._traces(None, self._replayed(k))
 
     def passes_of_chain(self, k: int) -> Floats | None:
         """A draft model that writes a text of its own does so k tokens long, however many of the target's that makes."""
@@ -208,13 +222,16 @@ class Replayed(Readings):
     def _known(self) -> dict[tuple[TreeShape | None, int], list[Trace]]:
         return {}
 
-    def _traces(self, shape: TreeShape | None, k: int) -> list[Trace]:
-        """Kept, as every batch size asks for the same."""
+    def _traces(self, shape: TreeShape | None, k: int, tell: Callable[[int], None] = lambda done: None) -> list[Trace]:
+        """Kept, as every batch size asks for the same. `tell` is given the number of texts that are done."""
         if (shape, k) not in self._known:
             decoder, drafter = self.candidate.decoder(self.target, shape), self.candidate.drafter(self.target, shape)
             most = decoder.longest_draft if drafter.trees else None
             judge = self.candidate.judges(self.target, self.params)[0]
-            found = [replay(drafter, self.target, text, self.params, k, most, judge) for text in self.texts]
+            found = []
+            for done, text in enumerate(self.texts):
+                tell(done)
+                found.append(replay(drafter, self.target, text, self.params, k, most, judge))
             self._known[shape, k] = found
         return self._known[shape, k]
 

@@ -14,7 +14,7 @@ from draftproof.decode.schedule import KEY
 from draftproof.plan.advice import headline, notes, scheduled_config, scheduled_headline, speculative_config, vllm_note
 from draftproof.plan.plan import Foretold, Plan, choice_as_dict
 from draftproof.plan.schedule import by_batch
-from draftproof.report.figures import BLACK, COLORS, panels, top_of
+from draftproof.report.figures import BLACK, looks, panels, top_of
 from draftproof.report.result import Column, Result
 
 if TYPE_CHECKING:
@@ -204,6 +204,11 @@ def sections(data: Mapping[str, Any]) -> Sequence[Result]:
     return [plan_result(data), *batches, overlap_result(data), cost_result(data)]
 
 
+def _drawn(data: Mapping[str, Any]) -> list[tuple[dict[str, Any], Any]]:
+    """Every drafter with the look of its lines."""
+    return list(zip(looks(len(data["drafters"])), data["drafters"], strict=True))
+
+
 def speedup_drawer(data: Mapping[str, Any]) -> Any:
     """Speedup against draft length, a line a drafter, with the break-even line."""
 
@@ -213,22 +218,22 @@ def speedup_drawer(data: Mapping[str, Any]) -> Any:
         from matplotlib.ticker import MaxNLocator
 
         axes = figure.subplots()
-        for color, drafter in zip(COLORS, data["drafters"], strict=False):
+        for look, drafter in _drawn(data):
             mine = sorted(
                 (c for c in data["choices"] if c["drafter"] == drafter["drafter"] and c.get("tree") is None),
                 key=lambda c: c["num_speculative_tokens"],
             )
             lengths, speeds = [c["num_speculative_tokens"] for c in mine], [c["speedup"] for c in mine]
-            axes.plot(lengths, [s["point"] for s in speeds], "o-", color=color, label=_shortened(drafter["drafter"]))
-            axes.fill_between(lengths, [s["low"] for s in speeds], [s["high"] for s in speeds], color=color, alpha=0.15)
-            axes.plot(lengths, [c["iid_speedup"] for c in mine], ":", color=color, linewidth=1.4)
+            axes.plot(lengths, [s["point"] for s in speeds], **look, label=_shortened(drafter["drafter"]))
+            axes.fill_between(lengths, [s["low"] for s in speeds], [s["high"] for s in speeds], color=look["color"], alpha=0.15)
+            axes.plot(lengths, [c["iid_speedup"] for c in mine], ":", color=look["color"], linewidth=1.4)
             for tree in (c for c in data["choices"] if c["drafter"] == drafter["drafter"] and c.get("tree") is not None):
-                axes.plot([tree["num_speculative_tokens"]], [tree["speedup"]["point"]], "^", color=color, markersize=10)
+                axes.plot([tree["num_speculative_tokens"]], [tree["speedup"]["point"]], "^", color=look["color"], markersize=10)
         axes.axhline(1, color=BLACK, linestyle="--", linewidth=1.4)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlabel("drafts a round (triangles: levels of a tree)" if trees else "drafts a round")
         axes.set_ylabel("speedup (dashed: break even, dotted: i.i.d.)")
-        axes.set_ylim(0, top_of(c["speedup"] for c in data["choices"]))
+        axes.set_ylim(0, top_of((c["speedup"] for c in data["choices"]), (c["iid_speedup"] for c in data["choices"])))
         axes.legend()
 
     return draw
@@ -240,11 +245,12 @@ def batch_drawer(data: Mapping[str, Any]) -> Any:
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
         rows = data["by_batch"]["rows"]
-        for color, name in zip(COLORS, [drafter["drafter"] for drafter in data["drafters"]], strict=False):
+        for look, drafter in _drawn(data):
+            name = drafter["drafter"]
             mine = [row for row in rows if row["drafter"] == name]
             sizes, speeds = [row["batch"] for row in mine], [row["speedup"] for row in mine]
-            axes.plot(sizes, [s["point"] for s in speeds], "o-", color=color, label=_shortened(name))
-            axes.fill_between(sizes, [s["low"] for s in speeds], [s["high"] for s in speeds], color=color, alpha=0.15)
+            axes.plot(sizes, [s["point"] for s in speeds], **look, label=_shortened(name))
+            axes.fill_between(sizes, [s["low"] for s in speeds], [s["high"] for s in speeds], color=look["color"], alpha=0.15)
         axes.axhline(1, color=BLACK, linestyle="--", linewidth=1.4)
         axes.set_xscale("log", base=2)
         sizes = sorted({row["batch"] for row in rows})
@@ -263,13 +269,21 @@ def overlap_drawer(data: Mapping[str, Any]) -> Any:
 
     def draw(figure: Figure) -> None:
         left, right = panels(figure, 2)
-        for color, drafter in zip(COLORS, data["drafters"], strict=False):
+        for look, drafter in _drawn(data):
             flat = [x for row in drafter["overlaps"] for x in row if x is not None]
             if flat:
-                left.hist(flat, bins=BINS, range=(0, 1), histtype="step", linewidth=2, color=color, density=True)
+                left.hist(
+                    flat,
+                    bins=BINS,
+                    range=(0, 1),
+                    histtype="step",
+                    linewidth=look["linewidth"],
+                    color=look["color"],
+                    density=True,
+                )
             places = [(i + 1, x) for i, x in enumerate(drafter["alpha_by_position"]) if x is not None]
             label = _shortened(drafter["drafter"])
-            right.plot([p for p, _ in places], [x for _, x in places], "o-", color=color, label=label)
+            right.plot([p for p, _ in places], [x for _, x in places], **look, label=label)
         left.set_xlabel("overlap of target and draft law")
         left.set_ylabel("density")
         right.set_xlabel("eighth of the longest answer")
@@ -285,15 +299,15 @@ def verify_drawer(data: Mapping[str, Any]) -> Any:
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
-        for color, drafter in zip(COLORS, data["drafters"], strict=False):
+        for look, drafter in _drawn(data):
             times = {int(n): t for n, t in drafter["pass_seconds"].items()}
             if not times:
                 continue
             base = median(times[1])
             lengths = sorted(times)
             quartiles = [np.percentile(times[n], [25, 50, 75]) / base for n in lengths]
-            axes.plot(lengths, [q[1] for q in quartiles], "o-", color=color, label=_shortened(drafter["drafter"]))
-            axes.fill_between(lengths, [q[0] for q in quartiles], [q[2] for q in quartiles], color=color, alpha=0.15)
+            axes.plot(lengths, [q[1] for q in quartiles], **look, label=_shortened(drafter["drafter"]))
+            axes.fill_between(lengths, [q[0] for q in quartiles], [q[2] for q in quartiles], color=look["color"], alpha=0.15)
         axes.set_xlabel("tokens in a target pass")
         axes.set_ylabel("time over a pass of one token")
         axes.set_ylim(bottom=0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -99,33 +99,62 @@ def make_plan(
     lengths, longest = sorted(set(lengths)), max(lengths)
     timed = [(size, candidate) for size in sizes for candidate in candidates]
     timers = _timers(target, timed, prompts, params, longest)
-    total = VISITS * len(timers)
+    steps = _Steps(progress, VISITS + len(candidates) + 1 + any(not p.answer_ids for p in prompts))
 
-    def visit(number: int) -> None:
+    def visit() -> None:
+        tell = steps.begin()
         for place, (timer, (size, candidate)) in enumerate(zip(timers, timed, strict=True)):
             together = f", batch {size}" if len(sizes) > 1 else ""
-            progress(f"timing passes, {candidate.short}{together}", number * len(timers) + place, total)
+            tell(f"timing passes, {candidate.short}{together}", place, len(timers))
             found[place].append(timer.visit(REPEATS))
 
     found: list[list[Any]] = [[] for _ in timers]
     try:
-        visit(0)
-        repeated, texts = _texts(target, prompts, params, each, progress)
-        visit(1)
-        readings = [candidate.read(target, texts, params, longest, progress) for candidate in candidates]
-        visit(2)
+        visit()
+        repeated, texts = _texts(target, prompts, params, each, steps)
+        visit()
+        readings = [_read(candidate, target, texts, params, lengths, steps.begin()) for candidate in candidates]
+        visit()
     finally:
         for timer in timers:
             timer.close()
     drafters: dict[int, list[Foretold]] = {size: [] for size in sizes}
+    tell = steps.begin()
     for place, (candidate, mine) in enumerate(zip(candidates, readings, strict=True)):
-        progress(f"timing rounds, {candidate.short}", total, total)
+        tell(f"timing rounds, {candidate.short}", place, len(candidates))
         first = found[place]
         outside = tried_outside(candidate, target, _nearest(texts, first[0].context), params, longest)
         for size, visits in zip(sizes, found[place :: len(candidates)], strict=True):
             drafters[size].append(_foretell(candidate, mine, _costs(candidate, target, visits, outside), repeated, lengths))
     plans = [Plan(tuple(repeated), tuple(texts), params, tuple(drafters[size]), size) for size in sizes]
     return replace(plans[0], larger=tuple(plans[1:]))
+
+
+class _Steps:
+    """Numbers the steps of a plan in what is told, as every step has a count of its own: "2/6 the target writes answers"."""
+
+    def __init__(self, progress: Progress, total: int) -> None:
+        self.progress, self.total, self.number = progress, total, 0
+
+    def begin(self) -> Progress:
+        """The next step; gives what tells of it."""
+        self.number += 1
+        place = f"{self.number}/{self.total}"
+        return lambda what, done, total: self.progress(f"{place} {what}", done, total)
+
+
+def _read(
+    candidate: Candidate,
+    target: LanguageModel,
+    texts: Sequence[Text],
+    params: SamplingParams,
+    lengths: Sequence[int],
+    tell: Progress,
+) -> Readings:
+    """What the texts say of a drafter, with the work done here, where it is told of, and not when it is asked for."""
+    readings = candidate.read(target, texts, params, max(lengths), tell)
+    readings.prepare(lengths, tell)
+    return readings
 
 
 def _check(candidates: Sequence[Candidate], prompts: Sequence[Encoded], lengths: Sequence[int], sizes: Sequence[int]) -> None:
@@ -175,17 +204,18 @@ def _nearest(texts: Sequence[Text], context: int) -> Text:
 
 
 def _texts(
-    target: LanguageModel, prompts: Sequence[Encoded], params: SamplingParams, each: int, progress: Progress
+    target: LanguageModel, prompts: Sequence[Encoded], params: SamplingParams, each: int, steps: _Steps
 ) -> tuple[list[Encoded], list[Text]]:
     """Given answers where there are some, `each` of the target's own elsewhere, with the prompt of every text. An answer of one
     token tells nothing."""
     repeated = [p for p in prompts for _ in range(1 if p.answer_ids else each)]
     missing = [p.ids for p in repeated if not p.answer_ids]
-    written = iter(
-        write_answers(target, missing, params, lambda done: progress("the target writes answers", done, len(missing)))
-        if missing
-        else ()
-    )
+    written: Iterator[Text] = iter(())
+    if missing:
+        tell = steps.begin()
+        written = iter(
+            write_answers(target, missing, params, lambda done: tell("the target writes answers", done, len(missing)))
+        )
     texts = [Text(p.ids, p.answer_ids, own=False) if p.answer_ids else next(written) for p in repeated]
     if max(len(text.answer) for text in texts) < 2:
         raise UsageError("every answer ends with its first token, so there is nothing to speculate on; give other prompts")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 BLACK, ORANGE, SKY, GREEN, BLUE, RED, PINK = "#222222", "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7"
 COLORS = (BLUE, RED, GREEN, PINK, ORANGE, SKY)
 """Okabe and Ito's palette, told apart by colour-blind eyes."""
+MARKERS = "osDvPX"
 
 STYLE: dict[Any, Any] = {
     "font.size": 13,
@@ -61,11 +62,26 @@ def check_plotting() -> None:
         raise MissingExtraError("matplotlib", "plot")
 
 
-def top_of(speeds: Iterable[Mapping[str, float]]) -> float:
-    """Where an axis of speedups ends: above every point and 1, and above intervals up to twice the highest of these."""
+def looks(count: int) -> list[dict[str, Any]]:
+    """How `count` lines of one chart are drawn: colours and markers of their own, the first wide and the later ones narrower
+    on top of it, so that lines which coincide are all seen."""
+    return [
+        {
+            "color": COLORS[i % len(COLORS)],
+            "marker": MARKERS[(i + i // len(COLORS)) % len(MARKERS)],
+            "linewidth": max(1.6, 4.8 - 1.3 * i),
+            "markersize": max(5.0, 11.0 - 2.0 * i),
+        }
+        for i in range(count)
+    ]
+
+
+def top_of(speeds: Iterable[Mapping[str, float]], others: Iterable[float] = ()) -> float:
+    """Where an axis of speedups ends: above every point and 1, and above intervals and `others` up to twice the highest of
+    these."""
     known = list(speeds)
     highest = max([1.0, *(speed["point"] for speed in known)])
-    return 1.08 * max([highest, *(min(speed["high"], 2 * highest) for speed in known)])
+    return 1.08 * max([highest, *(min(reach, 2 * highest) for reach in (*(speed["high"] for speed in known), *others))])
 
 
 def panels(figure: Figure, columns: int) -> list[Axes]:

@@ -70,8 +70,10 @@ def page(title: str, sections: Sequence[str]) -> str:
 
 
 def section(result: Result, heading: str | None = None) -> str:
-    """A result: heading, table, notes, and its figure when matplotlib is there."""
-    parts = [f"<h2>{html.escape(heading or result.title)}</h2>", table(result)]
+    """A result: heading (the result's title if None, none if empty), table, notes, and its figure when matplotlib is there."""
+    said = result.title if heading is None else heading
+    parts = [f"<h2>{html.escape(said)}</h2>"] if said else []
+    parts.append(table(result))
     if result.notes:
         parts.append("<ul>" + "".join(f"<li>{html.escape(note)}</li>" for note in result.notes) + "</ul>")
     return "\n".join([*parts, figure(result.draw)])
@@ -124,12 +126,15 @@ def comparison_page(
     """One page for several result documents, each named: first what they say of each other, then each by itself. `results`
     turns one into what is shown of it."""
     sections = [section(result) for result in comparisons(documents)] if len(documents) > 1 else []
+    alone = len(documents) == 1
+    title = f"{len(documents)} runs compared"
     for name, document in documents:
         first, *others = results(document)
-        sections.append(section(first, f"{name}: {first.title}"))
+        if alone:
+            title = f"{name}: {first.title}"
+        sections.append(section(first, "" if alone else f"{name}: {first.title}"))
         if document.get("speculative_config"):
             sections.append(preformatted(document["speculative_config"]))
-        sections += [section(other) for other in others]
+        sections += [section(other, other.title if alone else f"{name}: {other.title}") for other in others]
         sections.append(surroundings(document.get("provenance", {})))
-    title = documents[0][0] if len(documents) == 1 else f"{len(documents)} runs compared"
     return page(title, sections)
