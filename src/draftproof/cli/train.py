@@ -22,14 +22,16 @@ Builtin = Annotated[
     list[str] | None,
     typer.Option("--builtin", metavar="KIND", help="Built-in prompts beside the file's: chat, code or summary; repeatable."),
 ]
-Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Where to write; an interrupted run goes on from there.")]
-Limit = Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="At most N prompts.")]
-MaxTokens = Annotated[int, typer.Option("--max-tokens", metavar="N", min=1, help="Most tokens of an answer.")]
-MaxPrompt = Annotated[int, typer.Option("--max-prompt-tokens", metavar="N", min=1, help="Leave longer prompts out.")]
-BatchSize = Annotated[int, typer.Option("--batch-size", metavar="N", min=1, help="Answers written at a time.")]
+Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder to write; the same command goes on where it ended.")]
+Limit = Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Take at most N prompts.")]
+MaxTokens = Annotated[int, typer.Option("--max-tokens", metavar="N", min=1, help="End an answer at N tokens.")]
+MaxPrompt = Annotated[int, typer.Option("--max-prompt-tokens", metavar="N", min=1, help="Leave prompts of more than N out.")]
+BatchSize = Annotated[int, typer.Option("--batch-size", metavar="N", min=1, help="Write N answers side by side.")]
 Temperatures = Annotated[
     list[float] | None,
-    typer.Option("--temperature", metavar="X", min=0, help="One of these for each answer; repeatable. Default: 0 0.7 0.7 1."),
+    typer.Option(
+        "--temperature", metavar="X", min=0, help="How random answers are, in turn; repeatable. Default: 0 0.7 0.7 1."
+    ),
 ]
 Part = Annotated[
     str, typer.Option("--part", metavar="I/N", help="Write the I-th of N parts, beside the others' in the same folder.")
@@ -48,12 +50,14 @@ def register(app: typer.Typer) -> None:
 
 
 def prompts(
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="JSON lines; an interrupted run goes on from there.")],
-    count: Annotated[int, typer.Option("--count", metavar="N", min=1, help="Questions begun; poor ones are left out.")] = 1000,
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="File to write; the same command goes on where it ended.")],
+    count: Annotated[
+        int, typer.Option("--count", metavar="N", min=1, help="Begin N questions; poor ones are left out.")
+    ] = 1000,
     target: options.Target = None,
-    max_tokens: Annotated[int, typer.Option("--max-tokens", metavar="N", min=1, help="Longer questions are left out.")] = 96,
-    temperature: Annotated[float, typer.Option("--temperature", metavar="X", min=0, help="They are drawn at.")] = 0.9,
-    batch_size: Annotated[int, typer.Option("--batch-size", metavar="N", min=1, help="Questions at a time.")] = 32,
+    max_tokens: Annotated[int, typer.Option("--max-tokens", metavar="N", min=1, help="Leave longer questions out.")] = 96,
+    temperature: Annotated[float, typer.Option("--temperature", metavar="X", min=0, help="How random questions are.")] = 0.9,
+    batch_size: Annotated[int, typer.Option("--batch-size", metavar="N", min=1, help="Write N questions side by side.")] = 32,
     seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Another seed gives other questions.")] = 0,
     dtype: options.Dtype = "auto",
     device: options.Device = "auto",
@@ -81,7 +85,7 @@ def data(
     temperature: Temperatures = None,
     batch_size: BatchSize = 32,
     part: Part = "1/1",
-    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Mixed with every answer's own.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Another seed gives other answers.")] = 0,
     dtype: options.Dtype = "auto",
     device: options.Device = "auto",
     threads: options.Threads = None,
@@ -121,38 +125,44 @@ HeadData = Annotated[
     ),
 ]
 Count = typer.Option
-Steps = Annotated[int, Count("--steps", metavar="N", min=1, help="Optimiser steps.")]
-Batch = Annotated[int, Count("--batch-size", metavar="N", min=1, help="Texts a step.")]
-Rate = Annotated[float, Count("--learning-rate", metavar="X", min=0, help="Of AdamW.")]
+Steps = Annotated[int, Count("--steps", metavar="N", min=1, help="Train for N steps of the optimiser.")]
+Batch = Annotated[int, Count("--batch-size", metavar="N", min=1, help="How many texts each step reads.")]
+Rate = Annotated[float, Count("--learning-rate", metavar="X", min=0, help="Learning rate of the optimiser, AdamW.")]
 LossName = Annotated[str, Count("--loss", metavar="NAME", help="cross_entropy, total_variation or log_acceptance.")]
-LookEvery = Annotated[int, Count("--evaluate-every", metavar="N", min=1, help="Steps between looks.")]
-Patience = Annotated[int, Count("--patience", metavar="N", min=0, help="Looks without gain; 0: never stop.")]
-MaxLength = Annotated[int, Count("--max-length", metavar="N", min=4, help="Cut longer texts here.")]
-Unroll = Annotated[int, Count("--unroll", metavar="N", min=1, help="Positions ahead that are trained.")]
-EarlyUnroll = Annotated[int | None, Count("--early-unroll", metavar="N", min=1, help="--unroll in the first two thirds.")]
-Width = Annotated[int | None, Count("--intermediate-size", metavar="N", min=1, help="Of EAGLE's layer. Default: the target's.")]
+LookEvery = Annotated[
+    int, Count("--evaluate-every", metavar="N", min=1, help="Measure acceptance on held-out texts every N steps.")
+]
+Patience = Annotated[int, Count("--patience", metavar="N", min=0, help="Stop after N measurements without gain; 0: never.")]
+MaxLength = Annotated[int, Count("--max-length", metavar="N", min=4, help="Cut texts after N tokens.")]
+Unroll = Annotated[int, Count("--unroll", metavar="N", min=1, help="Train the head to draft N tokens ahead.")]
+EarlyUnroll = Annotated[
+    int | None, Count("--early-unroll", metavar="N", min=1, help="Another --unroll for the first two thirds.")
+]
+Width = Annotated[
+    int | None, Count("--intermediate-size", metavar="N", min=1, help="Width of the layer's MLP. Default: the target's.")
+]
 Begin = Annotated[
     str | None,
-    Count("--begin", metavar="HOW", help="Of a fresh eagle3 head: target (its last layer), random or auto (default)."),
+    Count("--begin", metavar="HOW", help="eagle3's first weights: target (its last layer), random or auto (default)."),
 ]
 DraftVocab = Annotated[
     int | None,
-    Count("--draft-vocab-size", metavar="N", min=1, help="Of eagle3. Default: 4096, or that of the head it begins with."),
+    Count("--draft-vocab-size", metavar="N", min=1, help="eagle3 drafts among N tokens. Default: 4096, or those of --start."),
 ]
-NumHeads = Annotated[int | None, Count("--num-heads", metavar="N", min=1, help="Of medusa. Default: 4.")]
-Seed = Annotated[int, Count("--seed", metavar="N", min=0, help="Of weights and order.")]
+NumHeads = Annotated[
+    int | None, Count("--num-heads", metavar="N", min=1, help="medusa: heads, one a drafted position. Default: 4.")
+]
+Seed = Annotated[int, Count("--seed", metavar="N", min=0, help="Seed of first weights and of the texts' order.")]
 Layers = Annotated[
     list[int] | None,
-    typer.Option(
-        "--hidden-layer", metavar="N", min=0, help="Of eagle3: one of the target's layers that are fused; repeatable."
-    ),
+    typer.Option("--hidden-layer", metavar="N", min=0, help="eagle3: a layer of the target that the head reads; repeatable."),
 ]
-Start = Annotated[Path | None, typer.Option("--start", metavar="DIR", help="A head to begin with instead of an untrained one.")]
+Start = Annotated[Path | None, typer.Option("--start", metavar="DIR", help="Begin with the trained head in this folder.")]
 CacheDir = Annotated[
     Path | None,
-    typer.Option("--cache", metavar="DIR", help="Keep hidden states here, for several epochs. Without it none is written."),
+    typer.Option("--cache", metavar="DIR", help="Keep the target's hidden states here, so that they are computed once."),
 ]
-CacheGB = Annotated[float, typer.Option("--cache-gb", metavar="X", min=0, help="Most GB that --cache may take.")]
+CacheGB = Annotated[float, typer.Option("--cache-gb", metavar="X", min=0, help="Most GB that the folder of --cache may take.")]
 
 
 SHAPE = {
@@ -242,15 +252,13 @@ def draft(
     target: options.Target = None,
     data: HeadData = None,
     limit: Limit = None,
-    layers: Annotated[int, Count("--layers", metavar="N", min=1, help="Layers of the target it begins with.")] = 4,
-    start: Annotated[
-        str | None, Count("--start", metavar="NAME", help="A model of the target's tokenizer to begin with instead.")
-    ] = None,
+    layers: Annotated[int, Count("--layers", metavar="N", min=1, help="Begin with the target's first N layers.")] = 4,
+    start: Annotated[str | None, Count("--start", metavar="NAME", help="Begin with this model instead.")] = None,
     steps: Steps = 2000,
     batch_size: Batch = 4,
     learning_rate: Rate = 3e-4,
     loss: LossName = "cross_entropy",
-    length: Annotated[int, Count("--length", metavar="N", min=1, help="Draft length that is looked at.")] = 4,
+    length: Annotated[int, Count("--length", metavar="N", min=1, help="Measure acceptance of drafts of N tokens.")] = 4,
     evaluate_every: LookEvery = 100,
     patience: Patience = 5,
     max_length: MaxLength = 1024,

@@ -191,10 +191,14 @@ class Replayed(Readings):
     def prepare(self, lengths: Sequence[int], progress: Progress) -> None:
         lengths = sorted({self._replayed(k) for k in lengths}) if self.candidate.config.shape is None else ()
         asked = [*((None, k) for k in lengths), *((shape, shape.depth) for shape in self.candidate.given_shapes)]
-        texts, what = len(self.texts), f"{self.candidate.short} is replayed"
-        for number, (shape, k) in enumerate(asked):
-            first = number * texts
-            self._traces(shape, k, lambda done, first=first: progress(what, first + done, len(asked) * texts))
+        texts, before = len(self.texts), 0
+
+        def tell(done: int) -> None:
+            progress(f"{self.candidate.short} is replayed", before + done, len(asked) * texts)
+
+        for shape, k in asked:
+            self._traces(shape, k, tell)
+            before += texts
 
     def _replayed(self, k: int) -> int:
         """The length that is replayed to learn of drafts of k tokens."""
