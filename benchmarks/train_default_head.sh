@@ -13,7 +13,7 @@ TARGET=${TARGET:-smollm2-135m-instruct}
 MAX_TOKENS=${MAX_TOKENS:-256}
 STEPS=${STEPS:-1300}
 EVALUATE_EVERY=${EVALUATE_EVERY:-500}
-DRAFT_VOCAB_SIZE=${DRAFT_VOCAB_SIZE:-4096}
+DRAFT_VOCAB_SIZE=${DRAFT_VOCAB_SIZE:-8192}
 BATCH_SIZE=${BATCH_SIZE:-2}
 CACHE_GB=${CACHE_GB:-20}
 LIMIT=${LIMIT:-}
@@ -28,7 +28,8 @@ cat ${PROMPTS:+"$PROMPTS"} "$FOLDER/invented.jsonl" > "$FOLDER/prompts.jsonl"
 $DRAFTPROOF train data --target "$TARGET" --data "$FOLDER/prompts.jsonl" --builtin chat --builtin code --builtin summary \
     ${LIMIT:+--limit "$LIMIT"} --max-tokens "$MAX_TOKENS" --dtype float32 --out "$FOLDER/texts"
 
-# 3. The head, in three passes over the texts, each with smaller steps; states stay on disk between them; checks and card at the end.
+# 3. The head, in four passes over the texts, each with smaller steps, the last for acceptance itself; states stay on disk between
+#    them; checks and card at the end.
 train() {
     $DRAFTPROOF train eagle3 --target "$TARGET" --data "$FOLDER/texts" --cache "$FOLDER/states" --cache-gb "$CACHE_GB" \
         --draft-vocab-size "$DRAFT_VOCAB_SIZE" --max-length 700 --batch-size "$BATCH_SIZE" \
@@ -36,4 +37,5 @@ train() {
 }
 train --learning-rate 3e-3 --unroll 2 --out "$FOLDER/first"
 train --learning-rate 2e-3 --unroll 3 --early-unroll 2 --start "$FOLDER/first" --out "$FOLDER/second"
-train --learning-rate 1.5e-3 --unroll 3 --start "$FOLDER/second" --out "$FOLDER/head"
+train --learning-rate 1.5e-3 --unroll 3 --start "$FOLDER/second" --out "$FOLDER/third"
+train --learning-rate 6e-4 --unroll 3 --loss total_variation --start "$FOLDER/third" --out "$FOLDER/head"
