@@ -18,6 +18,7 @@ from draftproof.plan.advice import (
     alpha_needed,
     headline,
     limits,
+    notes,
     scheduled_config,
     scheduled_headline,
     speculative_config,
@@ -229,6 +230,17 @@ def test_a_whole_plan_on_models_with_known_laws() -> None:
     assert text.count("<svg") == 3 and "http://" not in text.replace("http://www.w3.org", "").replace(
         "http://purl.org", ""
     ).replace("http://creativecommons.org", "")
+
+
+def test_a_tree_of_the_methods_own_is_foretold_to_its_depth_and_no_further() -> None:
+    """Recycling's 24 places have five levels: real rounds of 12 drafts are refused, which came out after all the work."""
+    target = TableModel(TARGET)
+    prompts = [Encoded(Item("x", "chat", "line"), (i, i + 1)) for i in range(2)]
+    candidates = [Candidate(SpeculativeConfig.from_dict({"method": method})) for method in ("ngram", "recycling")]
+    plan = make_plan(target, candidates, prompts, SamplingParams(temperature=0, max_tokens=12, seed=0), [2, 12])
+    found = {d.candidate.config.method: [c.num_speculative_tokens for c in d.choices] for d in plan.drafters}
+    assert found == {"ngram": [2, 12], "recycling": [2]}
+    assert any("recycling drafts a tree with a depth of its own: lengths above 2 are left out" in note for note in notes(plan))
 
 
 def test_two_answers_of_a_prompt_are_two_texts_of_one_prompt() -> None:

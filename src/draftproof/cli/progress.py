@@ -27,12 +27,12 @@ def telling() -> Iterator[Callable[[str, int, int], None]]:
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TaskProgressColumn(), TimeRemainingColumn())
     is_new = _new_counts()
     with Progress(*columns, console=console, transient=True, auto_refresh=False) as bar:
-        task = bar.add_task("", total=None)
+        task = bar.add_task("", total=None, visible=False)
 
         def tell(what: str, done: int, total: int) -> None:
             if is_new(done, total):
                 bar.reset(task, total=total, description=_cut(what))  # or the time left would be reckoned from the count before
-            bar.update(task, completed=done, total=total, description=_cut(what), refresh=True)
+            bar.update(task, completed=done, total=total, description=_cut(what), visible=True, refresh=True)
 
         yield tell
 

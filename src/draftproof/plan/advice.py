@@ -129,11 +129,17 @@ def notes(plan: Plan) -> list[str]:
     """What the table cannot say, one sentence each."""
     top = plan.best or plan.choices[0]
     said = [limits(top, plan.of(top).costs)]
+    longest = max(choice.num_speculative_tokens for choice in plan.choices)
     if plan.best is None:
         said += [_why_not(drafter) for drafter in plan.drafters]
     for drafter in plan.drafters:
         if drafter.share_drafted < 0.9:
             said.append(f"{drafter.candidate.short} has something to propose at {drafter.share_drafted:.0%} of positions")
+        deepest = max(choice.num_speculative_tokens for choice in drafter.choices)
+        if drafter.candidate.config.shape is None and deepest < longest:
+            said.append(
+                f"{drafter.candidate.short} drafts a tree with a depth of its own: lengths above {deepest} are left out"
+            )
         busy = max(drafter.costs.spread(), drafter.costs.drift())
         if busy > 0.15:
             said.append(f"timings spread by {busy:.0%} while {drafter.candidate.short} was measured: the machine was busy")

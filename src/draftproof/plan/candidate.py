@@ -103,6 +103,13 @@ class Candidate:
         """The model whose passes drafting takes: the draft model or a slice of the target; None where there is none."""
         return draft_model_of(self.drafter(target))
 
+    def lengths(self, target: LanguageModel, asked: Sequence[int]) -> list[int]:
+        """Those of the lengths that its drafts can have: a tree which the method shapes itself has a depth of its own."""
+        shape = getattr(self.drafter(target), "tree", None)
+        if self.config.shape is not None or shape is None:
+            return list(asked)
+        return [k for k in asked if k <= shape.depth] or [shape.depth]
+
     def judges(self, target: LanguageModel, params: SamplingParams) -> list[Judge]:
         """For chains (none where a tree is configured), and for trees if any is asked for. UsageError: a rule unknown here."""
         found = []

@@ -113,7 +113,8 @@ def make_plan(
         visit()
         repeated, texts = _texts(target, prompts, params, each, steps)
         visit()
-        readings = [_read(candidate, target, texts, params, lengths, steps.begin()) for candidate in candidates]
+        own = [candidate.lengths(target, lengths) for candidate in candidates]
+        readings = [_read(c, target, texts, params, mine, steps.begin()) for c, mine in zip(candidates, own, strict=True)]
         visit()
     finally:
         for timer in timers:
@@ -123,9 +124,9 @@ def make_plan(
     for place, (candidate, mine) in enumerate(zip(candidates, readings, strict=True)):
         tell(f"timing rounds, {candidate.short}", place, len(candidates))
         first = found[place]
-        outside = tried_outside(candidate, target, _nearest(texts, first[0].context), params, longest)
+        outside = tried_outside(candidate, target, _nearest(texts, first[0].context), params, max(own[place]))
         for size, visits in zip(sizes, found[place :: len(candidates)], strict=True):
-            drafters[size].append(_foretell(candidate, mine, _costs(candidate, target, visits, outside), repeated, lengths))
+            drafters[size].append(_foretell(candidate, mine, _costs(candidate, target, visits, outside), repeated, own[place]))
     plans = [Plan(tuple(repeated), tuple(texts), params, tuple(drafters[size]), size) for size in sizes]
     return replace(plans[0], larger=tuple(plans[1:]))
 
