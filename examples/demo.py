@@ -2,7 +2,7 @@
 
     .venv/bin/python examples/demo.py
 
-1. In bf16, greedy: an edit, where the answer repeats the prompt, and a question, where it does not. Drafts come from suffix
+1. In the dtype this machine runs best, greedy: an edit, where the answer repeats the prompt, and a question, where it does not. Drafts come from suffix
    matches and from the head that comes with the package.
 2. In fp32: 32 tokens of plain and of speculative decoding, token by token.
 """
@@ -62,8 +62,8 @@ def agreement(decoder: SpeculativeDecoder, found: Comparison) -> str:
     ]
     return (
         f"             the texts part at token {part.position}: {tokens[0]!r} and {tokens[1]!r}; the target's two\n"
-        f"             best tokens there are {part.top2_gap:.4f} apart in log-probability, and bf16\n"
-        "             rounds passes of one token and of several differently"
+        f"             best tokens there are {part.top2_gap:.4f} apart in log-probability: passes of\n"
+        "             one token and of several round differently"
     )
 
 
@@ -81,13 +81,14 @@ def identity(decoder: SpeculativeDecoder, prompt: str, count: int = 32) -> bool:
 
 def main() -> int:
     """Run the demonstration; 1 when a token differs in fp32."""
-    decoder = load("bfloat16")
-    print(f"\n{DEFAULT_MODEL} in bf16, greedy, drafts by {DRAFTS}\n")
+    decoder = load("auto")
+    dtype = str(decoder.target.dtype).removeprefix("torch.")  # type: ignore[attr-defined]
+    print(f"\n{DEFAULT_MODEL} in {dtype}, greedy, drafts by {DRAFTS}\n")
     speed(decoder, "An edit: most of the answer stands in the prompt", EDIT)
     speed(decoder, "A question: there is little to look up", QUESTION)
-    del decoder
     print(f"{RULE}\nThe same model in fp32, token by token\n{RULE}")
-    decoder = load("float32")
+    if dtype != "float32":
+        decoder = load("float32")
     return 0 if all([identity(decoder, EDIT), identity(decoder, QUESTION)]) else 1
 
 
