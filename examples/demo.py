@@ -2,8 +2,8 @@
 
     .venv/bin/python examples/demo.py
 
-1. In the dtype this machine runs best, greedy: an edit, where the answer repeats the prompt, and a question, where it does not. Drafts come from suffix
-   matches and from the head that comes with the package.
+1. In the dtype this machine runs best, greedy: an edit, where the answer repeats the prompt, and a question, where it does not.
+   Drafts come from suffix matches and from the head that comes with the package.
 2. In fp32: 32 tokens of plain and of speculative decoding, token by token.
 """
 
