@@ -27,24 +27,6 @@ Arms = Annotated[
         show_default=False,
     ),
 ]
-Prompts = Annotated[
-    Path | None,
-    typer.Option(
-        "--prompts",
-        "--file",
-        metavar="FILE",
-        help="Prompts: text with --- between them, JSON lines, or Spec-Bench's questions. Default: a built-in set.",
-    ),
-]
-Workloads = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--workload", metavar="NAME", help="Only prompts of this kind, as chat, by the 'category' of their line; repeatable."
-    ),
-]
-PerWorkload = Annotated[
-    int | None, typer.Option("--per-workload", metavar="N", min=1, help="Only the first N prompts of each kind.")
-]
 Turns = Annotated[
     str,
     typer.Option(
@@ -75,9 +57,9 @@ def register(app: typer.Typer) -> None:
 def bench(
     context: typer.Context,
     arm: Arms = None,
-    prompts: Prompts = None,
-    workload: Workloads = None,
-    per_workload: PerWorkload = None,
+    prompts: options.Prompts = None,
+    workload: options.Workloads = None,
+    per_workload: options.PerWorkload = None,
     turns: Turns = "all",
     repeat: Repeat = 2,
     synthetic_alpha: Synthetic = None,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -296,3 +297,23 @@ def _biases(values: Mapping[str, Any]) -> dict[int, Any]:
 def spelled(name: str) -> str:
     """A field's name as the flag it is on the command line."""
     return "--" + name.replace("_", "-")
+
+
+Prompts = Annotated[
+    Path | None,
+    typer.Option(
+        "--prompts",
+        "--file",
+        metavar="FILE",
+        help="Prompts: text with --- between them, JSON lines, or Spec-Bench's questions. Default: a built-in set.",
+    ),
+]
+Workloads = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--workload", metavar="NAME", help="Only prompts of this kind, as chat, by the 'category' of their line; repeatable."
+    ),
+]
+PerWorkload = Annotated[
+    int | None, typer.Option("--per-workload", metavar="N", min=1, help="Only the first N prompts of each kind.")
+]

@@ -78,24 +78,6 @@ Lengths = Annotated[
     list[int] | None,
     typer.Option("-k", metavar="N", min=1, max=32, help="A draft length to foretell; repeatable. Default: 1 to 6, 8 and 12."),
 ]
-Prompts = Annotated[
-    Path | None,
-    typer.Option(
-        "--prompts",
-        "--file",
-        metavar="FILE",
-        help="Prompts: text with --- between them, JSON lines, or Spec-Bench's questions. Default: a built-in set.",
-    ),
-]
-Workloads = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--workload", metavar="NAME", help="Only prompts of this kind, as chat, by the 'category' of their line; repeatable."
-    ),
-]
-PerWorkload = Annotated[
-    int | None, typer.Option("--per-workload", metavar="N", min=1, help="Only the first N prompts of each kind.")
-]
 Batch = Annotated[
     str | None,
     typer.Option(
@@ -139,9 +121,9 @@ def plan(
     rule: Rule = None,
     tree: Trees = None,
     batch: Batch = None,
-    prompts: Prompts = None,
-    workload: Workloads = None,
-    per_workload: PerWorkload = None,
+    prompts: options.Prompts = None,
+    workload: options.Workloads = None,
+    per_workload: options.PerWorkload = None,
     turns: Turns = None,
     answers: Answers = None,
     out: Out = None,
