@@ -10,32 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from draftproof.cli import options
+from draftproof.cli import train_flags as flags
 from draftproof.errors import UsageError
-
-Data = Annotated[
-    Path | None,
-    typer.Option(
-        "--data", metavar="FILE", help="Prompts, one JSON object a line. Default: a built-in set.", show_default=False
-    ),
-]
-Builtin = Annotated[
-    list[str] | None,
-    typer.Option("--builtin", metavar="KIND", help="Built-in prompts beside the file's: chat, code or summary; repeatable."),
-]
-Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder to write; the same command goes on where it ended.")]
-Limit = Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Take at most N prompts.")]
-MaxTokens = Annotated[int, typer.Option("--max-tokens", metavar="N", min=1, help="End an answer at N tokens.")]
-MaxPrompt = Annotated[int, typer.Option("--max-prompt-tokens", metavar="N", min=1, help="Leave prompts of more than N out.")]
-BatchSize = Annotated[int, typer.Option("--batch-size", metavar="N", min=1, help="Write N answers side by side.")]
-Temperatures = Annotated[
-    list[float] | None,
-    typer.Option(
-        "--temperature", metavar="X", min=0, help="How random answers are, in turn; repeatable. Default: 0 0.7 0.7 1."
-    ),
-]
-Part = Annotated[
-    str, typer.Option("--part", metavar="I/N", help="Write the I-th of N parts, beside the others' in the same folder.")
-]
 
 
 def register(app: typer.Typer) -> None:
@@ -75,16 +51,16 @@ def prompts(
 
 
 def data(
-    out: Out,
+    out: flags.Out,
     target: options.Target = None,
-    data: Data = None,
-    builtin: Builtin = None,
-    limit: Limit = None,
-    max_tokens: MaxTokens = 256,
-    max_prompt_tokens: MaxPrompt = 512,
-    temperature: Temperatures = None,
-    batch_size: BatchSize = 32,
-    part: Part = "1/1",
+    data: flags.Data = None,
+    builtin: flags.Builtin = None,
+    limit: flags.Limit = None,
+    max_tokens: flags.MaxTokens = 256,
+    max_prompt_tokens: flags.MaxPrompt = 512,
+    temperature: flags.Temperatures = None,
+    batch_size: flags.BatchSize = 32,
+    part: flags.Part = "1/1",
     seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Another seed gives other answers.")] = 0,
     dtype: options.Dtype = "auto",
     device: options.Device = "auto",
@@ -115,103 +91,33 @@ def data(
     typer.echo(f"{len(writer.done)} answers are in {out}")
 
 
-HeadData = Annotated[
-    Path | None,
-    typer.Option(
-        "--data",
-        metavar="PATH",
-        help="A folder that `train data` wrote, or a file of prompts to be answered first. Default: built-in prompts.",
-        show_default=False,
-    ),
-]
-Count = typer.Option
-Steps = Annotated[int, Count("--steps", metavar="N", min=1, help="Train for N steps of the optimiser.")]
-Batch = Annotated[int, Count("--batch-size", metavar="N", min=1, help="How many texts each step reads.")]
-Rate = Annotated[float, Count("--learning-rate", metavar="X", min=0, help="Learning rate of the optimiser, AdamW.")]
-LossName = Annotated[str, Count("--loss", metavar="NAME", help="cross_entropy, total_variation or log_acceptance.")]
-LookEvery = Annotated[
-    int, Count("--evaluate-every", metavar="N", min=1, help="Measure acceptance on held-out texts every N steps.")
-]
-Patience = Annotated[int, Count("--patience", metavar="N", min=0, help="Stop after N measurements without gain; 0: never.")]
-MaxLength = Annotated[int, Count("--max-length", metavar="N", min=4, help="Cut texts after N tokens.")]
-Unroll = Annotated[int, Count("--unroll", metavar="N", min=1, help="Train the head to draft N tokens ahead.")]
-EarlyUnroll = Annotated[
-    int | None, Count("--early-unroll", metavar="N", min=1, help="Another --unroll for the first two thirds.")
-]
-Width = Annotated[
-    int | None, Count("--intermediate-size", metavar="N", min=1, help="Width of the layer's MLP. Default: the target's.")
-]
-Begin = Annotated[
-    str | None,
-    Count("--begin", metavar="HOW", help="eagle3's first weights: target (its last layer), random or auto (default)."),
-]
-DraftVocab = Annotated[
-    int | None,
-    Count("--draft-vocab-size", metavar="N", min=1, help="eagle3 drafts among N tokens. Default: 4096, or those of --start."),
-]
-NumHeads = Annotated[
-    int | None, Count("--num-heads", metavar="N", min=1, help="medusa: heads, one a drafted position. Default: 4.")
-]
-Seed = Annotated[int, Count("--seed", metavar="N", min=0, help="Seed of first weights and of the texts' order.")]
-Layers = Annotated[
-    list[int] | None,
-    typer.Option("--hidden-layer", metavar="N", min=0, help="eagle3: a layer of the target that the head reads; repeatable."),
-]
-Start = Annotated[Path | None, typer.Option("--start", metavar="DIR", help="Begin with the trained head in this folder.")]
-CacheDir = Annotated[
-    Path | None,
-    typer.Option("--cache", metavar="DIR", help="Keep the target's hidden states here, so that they are computed once."),
-]
-CacheGB = Annotated[float, typer.Option("--cache-gb", metavar="X", min=0, help="Most GB that the folder of --cache may take.")]
-
-
-SHAPE = {
-    "--draft-vocab-size": ("eagle3",),
-    "--num-heads": ("medusa",),
-    "--hidden-layer": ("eagle3",),
-    "--intermediate-size": ("eagle", "eagle3"),
-    "--begin": ("eagle3",),
-}
-"""Flag -> the methods whose heads it shapes. A head that is gone on with has its shape; only its draft vocabulary can grow."""
-
-
-def _check_shape(method: str, start: Path | None, given: Sequence[Any]) -> None:
-    """given: the values of SHAPE's flags, in its order."""
-    for flag, value in zip(SHAPE, given, strict=True):
-        if not value:
-            continue
-        if method not in SHAPE[flag]:
-            raise UsageError(f"{flag} is for {' and '.join(SHAPE[flag])}; train {method} has no such thing")
-        if start is not None and flag != "--draft-vocab-size":
-            raise UsageError(f"{flag} shapes a fresh head; the one in {start} has its shape: leave out {flag} or --start")
-
-
 def _trainer(method: str) -> Any:
     """The command that trains heads of one method."""
 
     def command(
-        out: Out,
+        out: flags.Out,
         target: options.Target = None,
-        data: HeadData = None,
-        limit: Limit = None,
-        steps: Steps = 2000,
-        batch_size: Batch = 4,
-        learning_rate: Rate = 1e-3,
-        loss: LossName = "cross_entropy",
-        unroll: Unroll = 7,
-        evaluate_every: LookEvery = 100,
-        patience: Patience = 5,
-        early_unroll: EarlyUnroll = None,
-        hidden_layer: Layers = None,
-        intermediate_size: Width = None,
-        start: Start = None,
-        begin: Begin = None,
-        cache: CacheDir = None,
-        cache_gb: CacheGB = 10.0,
-        draft_vocab_size: DraftVocab = None,
-        num_heads: NumHeads = None,
-        max_length: MaxLength = 1024,
-        seed: Seed = 0,
+        data: flags.HeadData = None,
+        limit: flags.Limit = None,
+        steps: flags.Steps = 2000,
+        batch_size: flags.Batch = 4,
+        learning_rate: flags.Rate = 1e-3,
+        loss: flags.LossName = "cross_entropy",
+        loss_temperature: flags.LossHeat = "1",
+        unroll: flags.Unroll = 7,
+        evaluate_every: flags.LookEvery = 100,
+        patience: flags.Patience = 5,
+        early_unroll: flags.EarlyUnroll = None,
+        hidden_layer: flags.Layers = None,
+        intermediate_size: flags.Width = None,
+        start: flags.Start = None,
+        begin: flags.Begin = None,
+        cache: flags.CacheDir = None,
+        cache_gb: flags.CacheGB = 10.0,
+        draft_vocab_size: flags.DraftVocab = None,
+        num_heads: flags.NumHeads = None,
+        max_length: flags.MaxLength = 1024,
+        seed: flags.Seed = 0,
         dtype: options.Dtype = "float32",
         device: options.Device = "auto",
         threads: options.Threads = None,
@@ -219,13 +125,14 @@ def _trainer(method: str) -> Any:
         from draftproof.train.loop import Settings
         from draftproof.train.run import Recipe
 
-        _check_shape(method, start, (draft_vocab_size, num_heads, hidden_layer, intermediate_size, begin))
+        flags.check_shape(method, start, (draft_vocab_size, num_heads, hidden_layer, intermediate_size, begin))
         num_heads = num_heads or 4
         settings = Settings(
             steps=steps,
             batch_size=batch_size,
             learning_rate=learning_rate,
             loss=loss,
+            temperature=flags.loss_heat(loss_temperature, cache),
             unroll=min(unroll, num_heads) if method == "medusa" else unroll,
             early_unroll=early_unroll,
             evaluate_every=evaluate_every,
@@ -241,28 +148,30 @@ def _trainer(method: str) -> Any:
             start=None if start is None else str(start),
             begin=begin or "auto",
         )
-        model = load_target(target, dtype, device, threads)
-        return _train(model, recipe, settings, out, data, limit, max_length, (cache, cache_gb))
+        return _train(
+            load_target(target, dtype, device, threads), recipe, settings, out, data, limit, max_length, (cache, cache_gb)
+        )
 
     return command
 
 
 def draft(
-    out: Out,
+    out: flags.Out,
     target: options.Target = None,
-    data: HeadData = None,
-    limit: Limit = None,
-    layers: Annotated[int, Count("--layers", metavar="N", min=1, help="Begin with the target's first N layers.")] = 4,
-    start: Annotated[str | None, Count("--start", metavar="NAME", help="Begin with this model instead.")] = None,
-    steps: Steps = 2000,
-    batch_size: Batch = 4,
-    learning_rate: Rate = 3e-4,
-    loss: LossName = "cross_entropy",
-    length: Annotated[int, Count("--length", metavar="N", min=1, help="Measure acceptance of drafts of N tokens.")] = 4,
-    evaluate_every: LookEvery = 100,
-    patience: Patience = 5,
-    max_length: MaxLength = 1024,
-    seed: Seed = 0,
+    data: flags.HeadData = None,
+    limit: flags.Limit = None,
+    layers: Annotated[int, typer.Option("--layers", metavar="N", min=1, help="Begin with the target's first N layers.")] = 4,
+    start: Annotated[str | None, typer.Option("--start", metavar="NAME", help="Begin with this model instead.")] = None,
+    steps: flags.Steps = 2000,
+    batch_size: flags.Batch = 4,
+    learning_rate: flags.Rate = 3e-4,
+    loss: flags.LossName = "cross_entropy",
+    loss_temperature: flags.LossHeat = "1",
+    length: Annotated[int, typer.Option("--length", metavar="N", min=1, help="Measure acceptance of drafts of N tokens.")] = 4,
+    evaluate_every: flags.LookEvery = 100,
+    patience: flags.Patience = 5,
+    max_length: flags.MaxLength = 1024,
+    seed: flags.Seed = 0,
     dtype: options.Dtype = "float32",
     device: options.Device = "auto",
     threads: options.Threads = None,
@@ -278,6 +187,7 @@ def draft(
         unroll=length,
         learning_rate=learning_rate,
         loss=loss,
+        temperature=flags.loss_heat(loss_temperature),
         evaluate_every=evaluate_every,
         patience=patience,
         seed=seed,

@@ -34,7 +34,7 @@ from draftproof.train.report import CARD, CHECKED_PROMPTS, card, facts_of
 from draftproof.train.speedup import CONTEXT, REPEATS, HeadCosts
 from draftproof.train.states import COLDEST, heats
 from draftproof.train.store import Text
-from draftproof.train.task import Aim
+from draftproof.train.task import WARM_ENOUGH, Aim
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,10 @@ class DraftTask:
         self.target, self.draft, self.module = target, draft, draft.module
 
     def loss(self, texts: Sequence[Text], aim: Aim) -> Tensor:
-        laws = self._target_logits(texts)
-        rows = [LOSSES[aim.loss](self._logits(t), logits.log_softmax(-1)) for t, logits in zip(texts, laws, strict=True)]
+        loss_of, rows = LOSSES[aim.loss], []
+        for text, heat, logits in zip(texts, heats(texts, aim.temperature), self._target_logits(texts), strict=True):
+            scores = self._logits(text) / max(heat, WARM_ENOUGH)
+            rows.append(loss_of(scores, (logits / max(heat, COLDEST)).log_softmax(-1)))
         return torch.cat(rows).mean()
 
     def acceptance(self, texts: Sequence[Text], steps: int, batch_size: int) -> Acceptance:

@@ -1,10 +1,9 @@
 """Acceptance on texts a head has not seen, position by position, as verification counts it.
 
 A text the target wrote at temperature T is a draw from the very law that verification uses, so no sampling is needed: of a
-draft
-that begins at row t, the chance to have every position up to i accepted is the mean, over the target's own continuations x, of
-the product over j < i of min(1, draft_law(x_j) / target_law(x_j)), times sum_x min(target_law, draft_law) at position i. Both
-laws are at the text's own temperature; at temperature 0 each factor says whether the likeliest tokens agree.
+draft that begins at row t, the chance to have every position up to i accepted is the mean, over the target's own continuations
+x, of the product over j < i of min(1, draft_law(x_j) / target_law(x_j)), times sum_x min(target_law, draft_law) at position i.
+Both laws are at the text's own temperature; at temperature 0 each factor says whether the likeliest tokens agree.
 """
 
 from __future__ import annotations
@@ -45,9 +44,8 @@ class Acceptance:
 
 
 def held_out(head: Head, batches: Iterable[States], steps: int) -> Acceptance:
-    """Acceptance over all rows of `batches`, whose laws are at the temperatures of their texts, for drafts of `steps`
-    positions.
-    Only rows from which all of them can be seen count, so that all positions are means over the same rows."""
+    """Acceptance over all rows of `batches`, whose laws are at their texts' temperatures, for drafts of `steps` positions. Only
+    rows from which all of them can be seen count, so that all positions are means over the same rows."""
     marginal, overlap, count = torch.zeros(steps, dtype=torch.float64), torch.zeros(steps, dtype=torch.float64), 0
     with torch.no_grad():
         for states in batches:
@@ -71,8 +69,7 @@ def _accepted(head: Head, states: States, steps: int) -> tuple[Tensor, Tensor] |
     reach: list[Tensor] = []
     overlaps: list[Tensor] = []
     ratio: Tensor | None = None
-    heats = [max(heat, COLDEST) for heat, rows in zip(states.temperatures, kept, strict=True) for _ in rows]
-    heat = torch.tensor(heats, device=states.device)
+    heat = states.heat(steps).clamp_min(COLDEST)
     for ahead, _, logits in guesses(head, states, steps):
         chosen = _same_rows(states, ahead, steps)
         target = states.labels(states.log_laws, ahead)[chosen].exp()

@@ -33,8 +33,9 @@ class Settings:
     """steps: optimiser steps. batch_size: texts a step. unroll: positions ahead that are trained (7: the training-time test).
     early_unroll: in the first two thirds of the steps, when a first guess is what is learned; None for the same.
     decay: weight of each position against the one before. loss: a name in LOSSES. feature_weight: of EAGLE's feature loss, the
-    other then weighing 0.1. learning_rate, warmup, clip: AdamW's, linear warm-up steps, gradient norm. evaluate_every: steps
-    between looks at the held-out texts and checkpoints. patience: looks without improvement before it stops, 0 for never."""
+    other then weighing 0.1. temperature: of the laws that the loss compares; None: each text's own. learning_rate, warmup,
+    clip: AdamW's, linear warm-up steps, gradient norm. evaluate_every: steps between looks at the held-out texts and
+    checkpoints. patience: looks without improvement before it stops, 0 for never."""
 
     steps: int = 2000
     batch_size: int = 4
@@ -43,6 +44,7 @@ class Settings:
     decay: float = 0.8
     loss: str = "cross_entropy"
     feature_weight: float = 1.0
+    temperature: float | None = 1.0
     learning_rate: float = 1e-3
     warmup: int = 50
     clip: float = 0.5
@@ -56,11 +58,13 @@ class Settings:
         for name in ("steps", "batch_size", "unroll", "evaluate_every"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} is {getattr(self, name)}; allowed: a whole number from 1")
+        if self.temperature is not None and not 0 < self.temperature < math.inf:
+            raise UsageError(f"the loss's temperature is {self.temperature}; allowed: a number above 0, or each text's own")
 
     def aim(self, step: int) -> Aim:
         """What the loss of one step is made of."""
         early = self.early_unroll if self.early_unroll is not None and 3 * step < 2 * self.steps else self.unroll
-        return Aim(min(early, self.unroll), self.decay, self.loss, self.feature_weight)
+        return Aim(min(early, self.unroll), self.decay, self.loss, self.feature_weight, self.temperature)
 
 
 @dataclass

@@ -49,6 +49,11 @@ class States:
         ids = [token for text, chosen in pairs for token in text.tokens[chosen.start + shift : chosen.stop + shift]]
         return torch.tensor(ids, dtype=torch.long, device=self.device)
 
+    def heat(self, ahead: int) -> Tensor:
+        """The temperature of the laws of the rows trained `ahead` positions on [m]."""
+        pairs = zip(self.temperatures, self.rows(ahead), strict=True)
+        return torch.tensor([heat for heat, rows in pairs for _ in rows], device=self.device)
+
     def chosen(self, features: Sequence[Tensor], rows: Sequence[range]) -> Tensor:
         """The given rows of one tensor a text: [m, ...]."""
         return torch.cat([one[chosen.start : chosen.stop] for one, chosen in zip(features, rows, strict=True)])

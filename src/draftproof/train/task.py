@@ -22,12 +22,18 @@ from draftproof.train.unroll import Head, guesses
 @dataclass(frozen=True)
 class Aim:
     """What a loss is made of at one step. unroll: positions ahead. decay: weight of each against the one before. loss: a name
-    in LOSSES. feature_weight: of EAGLE's feature loss, the other then weighing 0.1."""
+    in LOSSES. feature_weight: of EAGLE's feature loss, the other then weighing 0.1. temperature: of the laws that the loss
+    compares; None: each text's own."""
 
     unroll: int
     decay: float
     loss: str
     feature_weight: float
+    temperature: float | None = 1.0
+
+
+WARM_ENOUGH = 0.3
+"""The lowest temperature a draft law is trained at: below, it has no gradient where its likeliest token is the wrong one."""
 
 
 class Task(Protocol):
@@ -54,7 +60,7 @@ class HeadTask:
         self._states = states or fresh_states(target, head.hidden_layers, ids)
 
     def loss(self, texts: Sequence[Text], aim: Aim) -> Tensor:
-        return training_loss(self.head, self._states(texts, 1.0), aim)
+        return training_loss(self.head, self._states(texts, aim.temperature), aim)
 
     def acceptance(self, texts: Sequence[Text], steps: int, batch_size: int) -> Acceptance:
         batches = (self._states(texts[i : i + batch_size], None) for i in range(0, len(texts), batch_size))
@@ -63,15 +69,19 @@ class HeadTask:
 
 def training_loss(head: Head, states: States, aim: Aim) -> Tensor:
     """The loss of one batch: positions ahead weighted by decay ** i, each the mean over its rows; for `eagle` the distance of
-    the predicted features joins in. Rows whose likeliest token is outside the draft vocabulary are left out."""
+    the predicted features joins in. Rows whose likeliest token is outside the draft vocabulary are left out. Laws are compared
+    at the temperatures of `states`, the draft's at WARM_ENOUGH at least."""
     loss_of = LOSSES[aim.loss]
     total = torch.zeros((), device=states.device)
     for ahead, features, logits in guesses(head, states, aim.unroll):
         log_law = states.labels(states.log_laws, ahead).to(logits.device)
-        rows = loss_of(logits.float(), log_law)
+        scores = logits.float() / states.heat(ahead).to(logits.device).clamp_min(WARM_ENOUGH)[:, None]
         if isinstance(head, Eagle3):
             inside = head.t2d[states.labels(states.best, ahead)]
-            loss = (rows * inside).sum() / inside.sum().clamp_min(1)
+            scores, log_law = scores[inside], log_law[inside]
+        rows = loss_of(scores, log_law)
+        if isinstance(head, Eagle3):
+            loss = rows.sum() / max(1, len(rows))
         elif isinstance(head, Eagle) and aim.feature_weight > 0:
             true = _true_features(head, states, ahead)
             loss = aim.feature_weight * feature_distance(features, true).mean() + 0.1 * rows.mean()
