@@ -126,14 +126,13 @@ def _trainer(method: str) -> Any:
         from draftproof.train.run import Recipe
 
         flags.check_shape(method, start, (draft_vocab_size, num_heads, hidden_layer, intermediate_size, begin))
-        num_heads = num_heads or 4
         settings = Settings(
             steps=steps,
             batch_size=batch_size,
             learning_rate=learning_rate,
             loss=loss,
             temperature=flags.loss_heat(loss_temperature, cache),
-            unroll=min(unroll, num_heads) if method == "medusa" else unroll,
+            unroll=min(unroll, num_heads or 4) if method == "medusa" else unroll,
             early_unroll=early_unroll,
             evaluate_every=evaluate_every,
             patience=patience,
@@ -142,15 +141,13 @@ def _trainer(method: str) -> Any:
         recipe = Recipe(
             method,
             draft_vocab_size=draft_vocab_size,
-            num_heads=num_heads,
+            num_heads=num_heads or 4,
             intermediate_size=intermediate_size,
             hidden_layers=tuple(hidden_layer) if hidden_layer else None,
             start=None if start is None else str(start),
             begin=begin or "auto",
         )
-        return _train(
-            load_target(target, dtype, device, threads), recipe, settings, out, data, limit, max_length, (cache, cache_gb)
-        )
+        return _train((target, dtype, device, threads), recipe, settings, out, data, limit, max_length, (cache, cache_gb))
 
     return command
 
@@ -216,7 +213,7 @@ def _faults(faults: Sequence[str]) -> int:
 
 
 def _train(
-    model: Any,
+    place: tuple[str | None, str, str, int | None],
     recipe: Any,
     settings: Any,
     out: Path,
@@ -229,6 +226,7 @@ def _train(
     from draftproof.train.run import Cache, train_head
     from draftproof.train.store import read_about, shortened
 
+    model = load_target(*place)
     texts = shortened(_texts(model, data, out, limit), max_length)
     about = read_about(data) if data is not None and data.is_dir() else {}
 

@@ -113,7 +113,7 @@ def check_shape(method: str, start: Path | None, given: Sequence[Any]) -> None:
 
 
 def loss_heat(text: str, cache: Path | None = None) -> float | None:
-    """None for "own"; a temperature otherwise, whose range is checked with the other settings. cache: it keeps two kinds of laws."""
+    """None for "own"; else a temperature, whose range is checked with the other settings. cache: it keeps laws at two only."""
     if text == "own":
         return None
     try:
