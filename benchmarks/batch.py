@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from raw_lines import append, read, read_if_there
 
 from draftproof import SamplingParams, SpeculativeDecoder
 from draftproof.bench.provenance import provenance
@@ -76,16 +77,13 @@ def measure(args: argparse.Namespace) -> bool:
     began = time.monotonic()
     target = load_model(args.target, dtype=args.dtype)
     decoder = SpeculativeDecoder(None, target, target.tokenizer, speculative_config={"method": "ngram"})
-    done = [json.loads(line) for line in args.out.read_text().splitlines()] if args.out.exists() else []
-    known = {tuple(run["cell"].items()) for run in done}
-    with args.out.open("a") as out:
-        for cell in cells(args):
-            if tuple(cell.items()) in known:
-                continue
-            if time.monotonic() - began > args.budget:
-                return False
-            out.write(json.dumps(run(decoder, cell, args) | {"provenance": provenance(target)}) + "\n")
-            out.flush()
+    known = {tuple(one["cell"].items()) for one in read_if_there(args.out)}
+    for cell in cells(args):
+        if tuple(cell.items()) in known:
+            continue
+        if time.monotonic() - began > args.budget:
+            return False
+        append(args.out, run(decoder, cell, args) | {"provenance": provenance(target)})
     return True
 
 
@@ -122,7 +120,7 @@ def run(decoder: SpeculativeDecoder, cell: dict[str, Any], args: argparse.Namesp
 def report(path: Path) -> str:
     """The table: by kind and batch size, tokens per second of every arm, and ratios to plain decoding of the same batch
     size and of batch 1."""
-    runs = [json.loads(line) for line in path.read_text().splitlines()]
+    runs = read(path)
     rates: dict[tuple[str, int, int], list[float]] = {}
     for one in runs:
         cell = one["cell"]
@@ -167,7 +165,7 @@ def parted(runs: Sequence[dict[str, Any]]) -> str:
 def gaps(path: Path, name: str) -> str:
     """Where texts part from the same prompt's, plain and alone: how far apart the two tokens' logits are there, reading that
     text alone. Near-ties are what rounding may decide; anything else would be a fault."""
-    runs = [json.loads(line) for line in path.read_text().splitlines()]
+    runs = read(path)
     alone = {
         one["cell"]["kind"]: one["texts"] for one in runs if one["cell"]["batch_size"] == 1 and not one["cell"]["draft_length"]
     }

@@ -25,6 +25,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from raw_lines import append, read, read_if_there
+
 PROMPTS = Path(__file__).parent / "prompts" / "four_tasks.jsonl"
 SETTINGS = {"greedy": 0.0, "T=0.7": 0.7}
 CLASSES = {"suffix": "Suffix", "ngram": "NGram", "ngram_cache": "NGramCache", "auto": "Auto"}
@@ -193,8 +195,7 @@ def _following(text: list[int], config: dict[str, Any]) -> Any:
 def _append(raw: Path, job: dict[str, Any], setting: str, engine: str, found: dict[str, Any]) -> None:
     entry = {name: job[name] for name in ("arm", "config", "dtype", "tokens", "repeat")}
     entry |= {name: True for name in ("repaired", "replay") if job.get(name)}
-    with raw.open("a", encoding="utf-8") as file:
-        file.write(json.dumps({"engine": engine, "setting": setting, **entry, **found}) + "\n")
+    append(raw, {"engine": engine, "setting": setting, **entry, **found})
 
 
 def run(args: argparse.Namespace) -> None:
@@ -236,13 +237,13 @@ def _lacking(raw: Path, arm: str, settings: list[str], engine: str) -> list[str]
 
 
 def _found(raw: Path, arm: str, setting: str, engine: str) -> list[dict[str, Any]]:
-    lines = [json.loads(line) for line in raw.read_text(encoding="utf-8").splitlines()] if raw.exists() else []
-    return [one for one in lines if (one["arm"], one["setting"]) == (arm, setting) and one["engine"].startswith(engine)]
+    mine = [one for one in read_if_there(raw) if (one["arm"], one["setting"]) == (arm, setting)]
+    return [one for one in mine if one["engine"].startswith(engine)]
 
 
 def report(args: argparse.Namespace) -> None:
     """A table: share of drafts accepted up to each position, in vLLM and here, and how far the two are apart."""
-    lines = [json.loads(line) for line in args.raw.read_text(encoding="utf-8").splitlines()]
+    lines = read(args.raw)
     places = " | ".join(map(str, range(1, args.positions + 1)))
     print(f"| drafter | setting | engine | drafts | tokens a draft | {places} | length |")
     print("|---" * (args.positions + 6) + "|")

@@ -22,6 +22,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from raw_lines import append, read, read_if_there
+
 PROMPTS = Path(__file__).parent / "prompts" / "four_tasks.jsonl"
 SETTINGS: dict[str, dict[str, Any]] = {"greedy": {"temperature": 0.0}, "T=0.7": {"temperature": 0.7}}
 NEW_TOKENS = 48
@@ -37,7 +39,7 @@ def record(args: argparse.Namespace) -> None:
     from draftproof.models.load import load_model
 
     torch.set_num_threads(args.threads)
-    done = {line["task"] for line in read(args.out)} if args.out.exists() else set()
+    done = {line["task"] for line in read_if_there(args.out)}
     target = load_model(args.target, dtype=args.dtype)
     plain = SpeculativeDecoder(None, target, target.tokenizer).plain
     items = encode(read_items(args.prompts), target.tokenizer, target.vocab_size, target.max_length, args.tokens)
@@ -56,8 +58,7 @@ def record(args: argparse.Namespace) -> None:
             texts = {"prompt": list(ids), "answer": list(result.token_ids), "top_ids": top}
             about = {"task": task, "number": number, "setting": name, "target": Path(args.target).name, "dtype": args.dtype}
             lines.append(about | texts)
-        with args.out.open("a", encoding="utf-8") as file:
-            file.writelines(json.dumps(line) + "\n" for line in lines)
+        append(args.out, *lines)
         print(f"{task}: {sum(len(line['answer']) for line in lines)} tokens in {time.monotonic() - began:.0f} s", flush=True)
 
 
@@ -120,11 +121,7 @@ def read_by_models(args: argparse.Namespace) -> None:
     torch.set_num_threads(args.threads)
     lines = read(args.recording)
     target = load_model(args.target, dtype=lines[0]["dtype"])
-    done = (
-        {(line["name"], line["task"], line["setting"], line["number"]) for line in read(args.out)}
-        if args.out.exists()
-        else set()
-    )
+    done = {(line["name"], line["task"], line["setting"], line["number"]) for line in read_if_there(args.out)}
     for name, given in (one.split("=", 1) for one in args.config):
         config = SpeculativeConfig.from_dict(json.loads(given))
         draft = load_model(config.model, dtype=lines[0]["dtype"]) if config.spec.model == "draft" else None
@@ -136,8 +133,7 @@ def read_by_models(args: argparse.Namespace) -> None:
             text, params = Text(tuple(line["prompt"]), tuple(line["answer"])), SamplingParams(**SETTINGS[line["setting"]])
             readings = candidate.read(target, [text], params, max(args.length), lambda what, at, total: None)
             rounds = {length: expect(readings.chains(length)[0], length).num_rounds for length in args.length}
-            with args.out.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"name": name} | about | {"tokens": len(text.answer), "rounds": rounds}) + "\n")
+            append(args.out, {"name": name} | about | {"tokens": len(text.answer), "rounds": rounds})
             print(name, *about.values(), flush=True)
 
 
@@ -205,10 +201,6 @@ def recycled(line: dict[str, Any]) -> tuple[int, int, int]:
         session.observe(Observation(len(context) - 1, read, row_tokens=read, top_ids=np.asarray(top[at : at + len(read)])))
         nodes, rounds, at = nodes + len(built), rounds + 1, at + hits + 1
     return len(answer), rounds, nodes
-
-
-def read(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def main() -> None:

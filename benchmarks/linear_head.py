@@ -53,7 +53,9 @@ def collect(args: argparse.Namespace) -> None:
             for text, states, scores in zip(few, hidden[view.num_layers], logits, strict=True):
                 laws = scores.log_softmax(dim=-1)[:, ids].half()  # after the positions prompt .. length - 2
                 pairs.append((states[text.prompt - 1 : text.prompt - 1 + len(laws)].half(), laws))
-            torch.save(tuple(torch.cat(parts) for parts in zip(*pairs, strict=True)), path)
+            part = path.with_suffix(".part")  # a piece is there whole or not at all
+            torch.save(tuple(torch.cat(parts) for parts in zip(*pairs, strict=True)), part)
+            part.rename(path)
         rows += len(torch.load(path)[0])
         print(f"{min(rows, args.tokens)} of {args.tokens} rows", flush=True)
 

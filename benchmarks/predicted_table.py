@@ -9,13 +9,14 @@ are what they are compared with. A change of the method thus needs no new measur
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
+from predicted_work import Line
+from raw_lines import read
+
 CELLS, LONGEST = 48, 8
-Line = dict[str, Any]
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -29,17 +30,6 @@ def main(argv: list[str] | None = None) -> int:
     else:
         options.out.write_text(text, encoding="utf-8")
     return 0
-
-
-def read(path: Path) -> list[Line]:
-    """The lines of a file; an unfinished last one is left out."""
-    lines = []
-    for text in path.read_text(encoding="utf-8").splitlines():
-        try:
-            lines.append(json.loads(text))
-        except ValueError:
-            print(f"{path}: an unfinished line was left out", file=sys.stderr)
-    return lines
 
 
 def cells(lines: list[Line]) -> list[Line]:

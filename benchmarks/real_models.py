@@ -16,7 +16,6 @@ import argparse
 import colorsys
 import fnmatch
 import inspect
-import json
 import statistics
 import textwrap
 import time
@@ -27,6 +26,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from raw_lines import append, read, read_if_there
 
 from draftproof import SamplingParams, SpeculativeDecoder
 from draftproof.bench.compare import first_difference
@@ -141,8 +141,7 @@ def measure(args: argparse.Namespace) -> bool:
     decoder = SpeculativeDecoder(draft, target, target.tokenizer, speculative_config=config)
     watch = Stopwatch(target.module, None if draft is None else draft.module)
     chosen = {name: arm for name, arm in arms(args.what, decoder, target, draft).items() if not args.arm or name in args.arm}
-    done = {key(run) for run in read(args.out)} if args.out.exists() else set()
-    args.out.parent.mkdir(parents=True, exist_ok=True)
+    done = {key(run) for run in read_if_there(args.out)}
     for number, prompt, text, setting, values in cells(args):
         turn = [*chosen][number % len(chosen) :] + [*chosen][: number % len(chosen)]
         todo = [arm for arm in turn if (args.what, prompt, setting, arm, number) not in done]
@@ -160,8 +159,7 @@ def measure(args: argparse.Namespace) -> bool:
             run |= {"pair": args.what, "prompt": prompt, "setting": setting, "arm": arm, "repetition": number}
             if setting == "greedy" and {"plain", "speculative"} <= {*results} and arm in ("plain", "speculative"):
                 run["difference"] = difference(decoder, results["plain"], results["speculative"])
-            with args.out.open("a") as sink:
-                sink.write(json.dumps(run | {"provenance": provenance(target)}) + "\n")
+            append(args.out, run | {"provenance": provenance(target)})
             print(f"{args.what} {prompt} {setting} {arm} {number}: {run['tokens_per_second']:.2f} tok/s", flush=True)
     return True
 
@@ -211,10 +209,6 @@ def chat_ids(tokenizer: Any, text: str) -> tuple[int, ...]:
 
 def key(run: dict[str, Any]) -> tuple[Any, ...]:
     return (run["pair"], run["prompt"], run["setting"], run["arm"], run["repetition"])
-
-
-def read(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
 
 
 def interval(ratios: list[float], level: float = 0.9) -> tuple[float, float, float]:

@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from raw_lines import append, read, read_if_there
 from real_models import chat_ids, prompts
 from rules_scoring import ARMS, CHAIN, TREES, Held, acceptance_by_place, expected_tokens, held_draft, row_laws, score_round
 
@@ -251,15 +252,13 @@ def _stored(rows: list[Any]) -> Any:
 
 def score(args: argparse.Namespace) -> None:
     """Append the scores of rounds that are not in `args.out` yet."""
-    done = {(run["temperature"], run["prompt"], run["round"]) for run in read(args.out)}
+    done = {(run["temperature"], run["prompt"], run["round"]) for run in read_if_there(args.out)}
     for file in sorted(args.rows.rglob("*.npz"), key=lambda f: (f.stem, str(f))):
         where = (float(file.parts[-3][1:]), file.parts[-2], int(file.stem))
         if where not in done:
             laws = pipeline(where[0], args.vocab_size, tuple(args.ends))
             scores = score_round(file, laws)
-            with args.out.open("a") as sink:
-                line = {"temperature": where[0], "prompt": where[1], "round": where[2], **scores}
-                sink.write(json.dumps(line) + "\n")
+            append(args.out, {"temperature": where[0], "prompt": where[1], "round": where[2], **scores})
             print(*where, flush=True)
 
 
@@ -326,10 +325,6 @@ def _fastest(rows: list[list[float]], seconds: dict[str, dict[int, float]], curv
         return seconds["target"][1] * float(curve(tokens)) if tokens > 1 else float("inf")
 
     return best_tree(rows, seconds["draft"][1], verify, max_nodes=most, max_depth=min(8, most))
-
-
-def read(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def report(args: argparse.Namespace) -> None:

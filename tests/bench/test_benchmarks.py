@@ -185,11 +185,30 @@ def test_an_interrupted_measurement_goes_on_after_its_finished_pieces(tmp_path: 
     assert not log.has(run)
     log.add(vars(run) | {"arm": "k=8"})
     (tmp_path / "raw.jsonl").write_text((tmp_path / "raw.jsonl").read_text() + '{"kind": "ru')
-    assert module.Log(tmp_path / "raw.jsonl").has(run) and not log.has(whole[0])
+    again = module.Log(tmp_path / "raw.jsonl")
+    assert again.has(run) and not log.has(whole[0])
+    again.add({"kind": "text"}, {"kind": "run"})
+    lines = (tmp_path / "raw.jsonl").read_text().splitlines()
+    assert len(lines) == 5 + 2 and lines[5] == '{"kind": "text"}', "a torn line is cut off, not gone on with"
     budget = module.Budget(20)
     assert not budget.fits(run)
     budget.took(run, 1.0)
     assert budget.fits(run)
+
+
+def test_raw_lines_survive_an_interruption(tmp_path: Path) -> None:
+    lines = script("raw_lines")
+    file = tmp_path / "new" / "raw.jsonl"
+    assert lines.read_if_there(file) == []
+    lines.append(file, {"a": 1}, {"b": 2})
+    for torn, kept in (('{"c": ', []), ('{"c": 3}', [{"c": 3}]), ("", [])):
+        file.write_text('{"a": 1}\n{"b": 2}\n' + torn)
+        assert lines.read(file) == [{"a": 1}, {"b": 2}, *kept]
+        lines.append(file, {"d": 4})
+        assert lines.read(file) == [{"a": 1}, {"b": 2}, *kept, {"d": 4}] and file.read_text().endswith("\n")
+    file.write_text('{"a"')
+    lines.append(file, {"d": 4})
+    assert file.read_text() == '{"d": 4}\n'
 
 
 def test_the_report_of_real_models_leaves_out_what_was_not_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
