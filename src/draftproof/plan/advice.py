@@ -129,16 +129,15 @@ def notes(plan: Plan) -> list[str]:
     """What the table cannot say, one sentence each."""
     top = plan.best or plan.choices[0]
     said = [limits(top, plan.of(top).costs)]
-    longest = max(choice.num_speculative_tokens for choice in plan.choices)
     if plan.best is None:
         said += [_why_not(drafter) for drafter in plan.drafters]
     for drafter in plan.drafters:
         if drafter.share_drafted < 0.9:
             said.append(f"{drafter.candidate.short} has something to propose at {drafter.share_drafted:.0%} of positions")
-        deepest = max(choice.num_speculative_tokens for choice in drafter.choices)
-        if drafter.candidate.config.shape is None and deepest < longest:
+        chains = [choice.num_speculative_tokens for choice in drafter.choices if choice.tree is None]
+        if chains and max(drafter.asked, default=0) > max(chains):
             said.append(
-                f"{drafter.candidate.short} drafts a tree with a depth of its own: lengths above {deepest} are left out"
+                f"{drafter.candidate.short} drafts a tree with a depth of its own: lengths above {max(chains)} are left out"
             )
         busy = max(drafter.costs.spread(), drafter.costs.drift())
         if busy > 0.15:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from draftproof.core.params import SamplingParams
 from draftproof.decode.base import PlainDecoder
+from draftproof.errors import UsageError
 from draftproof.models.protocol import LanguageModel
 from draftproof.plan.forcing import Text
 
@@ -20,12 +21,15 @@ def write_answers(
     params: SamplingParams,
     tell: Callable[[int], None] = lambda done: None,
 ) -> list[Text]:
-    """One text a prompt; prompt i has the seed `params.seed` + i. `tell` is given the number of finished texts."""
+    """One text a prompt; prompt i has the seed `params.seed` + i. `tell` is given the number of finished texts. UsageError for
+    a prompt that cannot be answered."""
     decoder = PlainDecoder(target, getattr(target, "tokenizer", None))
     each = [replace(params, seed=(params.seed or 0) + i) for i in range(len(prompts))]
     answers: dict[int, tuple[int, ...]] = {}
     tell(0)
     for index, result in decoder.as_finished([list(ids) for ids in prompts], each, batch_size=min(TOGETHER, len(prompts))):
+        if result.error is not None:
+            raise UsageError(f"the target cannot answer prompt {index + 1}: {result.error}")
         answers[index] = tuple(result.token_ids)
         tell(len(answers))
     return [Text(tuple(ids), answers[i]) for i, ids in enumerate(prompts)]

@@ -16,7 +16,7 @@ import numpy as np
 from draftproof.core.best_tree import best_tree
 from draftproof.core.params import SamplingParams
 from draftproof.core.rules import RULES
-from draftproof.core.tree import TreeShape
+from draftproof.core.tree import TreeShape, tree_text
 from draftproof.decode.config import SpeculativeConfig
 from draftproof.decode.decoder import SpeculativeDecoder
 from draftproof.decode.measured_costs import draft_model_of
@@ -34,6 +34,8 @@ from draftproof.plan.rounds import Trace, level_sizes, trace_of_coins, trace_of_
 BEST = "best"
 BEST_WIDTH, BEST_DEPTH = 3, 8
 """Most siblings and levels of the best tree that is looked for."""
+MOST_NODES = 32
+"""Of a tree that is timed; chains are as long at most."""
 Progress = Callable[[str, int, int], None]
 
 
@@ -49,7 +51,8 @@ class Candidate:
 
     @cached_property
     def name(self) -> str:
-        said = [self.config.method, self.config.model, self.config.rule_name]
+        shape = None if self.config.shape is None else f"tree {tree_text(self.config.tree)}"
+        said = [self.config.method, self.config.model, self.config.revision, shape, self.config.rule_name]
         options = [f"{key}={value}" for key, value in self.config.options.items()]
         return " ".join(str(word) for word in (*said, *options) if word)
 
@@ -79,8 +82,8 @@ class Candidate:
             raise UsageError(f"{who} takes no tree of a given shape: leave the tree out")
         if self.config.shape and self.shapes:
             raise UsageError("the configuration has a tree already: leave --tree out")
-        if max([self.most_nodes, *(shape.depth for shape in self.given_shapes)], default=0) > 32:
-            raise UsageError(f"a tree of {self.most_nodes} nodes is more than plan times; allowed: at most 32")
+        if self.most_nodes > MOST_NODES:
+            raise UsageError(f"a tree of {self.most_nodes} nodes is more than plan times; allowed: at most {MOST_NODES}")
         self.judges(target, params)
 
     def decoder(self, target: LanguageModel, shape: TreeShape | None = None) -> SpeculativeDecoder:

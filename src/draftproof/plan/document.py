@@ -15,7 +15,7 @@ from draftproof.plan.advice import headline, notes, scheduled_config, scheduled_
 from draftproof.plan.plan import Foretold, Plan, choice_as_dict
 from draftproof.plan.schedule import by_batch
 from draftproof.report.figures import BLACK, looks, panels, top_of
-from draftproof.report.result import Column, Result
+from draftproof.report.result import Column, Result, short_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,8 +30,6 @@ COLUMNS = (
     Column("", "mark"),
 )
 BINS = 20
-LONGEST_NAME = 22
-"""Characters of a drafter in a table of 80 columns."""
 
 
 def document(plan: Plan, provenance: Mapping[str, Any]) -> dict[str, Any]:
@@ -139,10 +137,10 @@ def batch_result(data: Mapping[str, Any]) -> Result:
             "tokens_per_round": row["tokens_per_round"] if length else None,
             "verify": curve.get(str(length + 1)) if length else None,
         }
-        rows.append({**row, **shown, "drafter": _shortened(row["drafter"])})
+        rows.append({**row, **shown, "drafter": short_name(row["drafter"])})
     notes = (
         "verifying costs: a pass over the drafts and one token more, over a pass of one token, at that batch size",
-        f"a batch between two sizes takes the length of the larger; chosen: {_shortened(found['drafter'])}, {found[KEY]}",
+        f"a batch between two sizes takes the length of the larger; chosen: {short_name(found['drafter'])}, {found[KEY]}",
     )
     return Result("by_batch", "By batch size", columns, rows, notes, batch_drawer(data))
 
@@ -156,7 +154,7 @@ def _speed(speed: Mapping[str, float]) -> str:
 def _row(choice: Mapping[str, Any], alpha: float, best: Mapping[str, Any] | None) -> dict[str, Any]:
     speed = choice["speedup"]
     return {
-        "drafter": _shortened(choice["drafter"]),
+        "drafter": short_name(choice["drafter"]),
         "drafts": choice["num_speculative_tokens"] if choice.get("tree") is None else tree_text(choice["tree"]),
         "alpha": alpha,
         "tokens_per_round": choice["tokens_per_round"],
@@ -164,13 +162,6 @@ def _row(choice: Mapping[str, Any], alpha: float, best: Mapping[str, Any] | None
         "iid_speedup": choice["iid_speedup"],
         "mark": "best" if best == choice else "",
     }
-
-
-def _shortened(name: str) -> str:
-    """Of a draft model its own name, of a path the last part; of a long name the beginning and the end."""
-    name = " ".join(word.rsplit("/", 1)[-1] if word.count("/") > 1 else word for word in name.split(" "))
-    name = name.removeprefix("draft_model ").removesuffix(".gguf")
-    return name if len(name) <= LONGEST_NAME else f"{name[:8]}...{name[11 - LONGEST_NAME :]}"
 
 
 def cost_result(data: Mapping[str, Any]) -> Result:
@@ -184,7 +175,7 @@ def cost_result(data: Mapping[str, Any]) -> Result:
         Column("outside\nms/round", "outside", ".2f"),
     )
     rows = [
-        {**d, "drafter": _shortened(d["drafter"]), "outside": d.get("outside_ms", {}).get("fixed")} for d in data["drafters"]
+        {**d, "drafter": short_name(d["drafter"]), "outside": d.get("outside_ms", {}).get("fixed")} for d in data["drafters"]
     ]
     return Result("costs", "Costs on this machine", columns, rows, (), verify_drawer(data))
 
@@ -192,9 +183,13 @@ def cost_result(data: Mapping[str, Any]) -> Result:
 def overlap_result(data: Mapping[str, Any]) -> Result:
     """Acceptance by workload, with the histogram of overlaps as figure."""
     workloads = list(dict.fromkeys(p["workload"] for p in data["prompts"]))
-    columns = [Column("drafter", "drafter"), *(Column(name, name, ".2f") for name in workloads)]
+    columns = [Column("drafter", "drafter"), *(Column(name, f"workload {name}", ".2f") for name in workloads)]
     columns.append(Column("correlation\nof neighbours", "autocorrelation", ".2f"))
-    rows = [{**d["alpha_by_workload"], **d, "drafter": _shortened(d["drafter"])} for d in data["drafters"]]
+    rows = [
+        {f"workload {name}": mean for name, mean in d["alpha_by_workload"].items()}
+        | {"drafter": short_name(d["drafter"]), "autocorrelation": d["autocorrelation"]}
+        for d in data["drafters"]
+    ]
     return Result("overlaps", "Mean overlap by workload", columns, rows, (), overlap_drawer(data))
 
 
@@ -224,7 +219,7 @@ def speedup_drawer(data: Mapping[str, Any]) -> Any:
                 key=lambda c: c["num_speculative_tokens"],
             )
             lengths, speeds = [c["num_speculative_tokens"] for c in mine], [c["speedup"] for c in mine]
-            axes.plot(lengths, [s["point"] for s in speeds], **look, label=_shortened(drafter["drafter"]))
+            axes.plot(lengths, [s["point"] for s in speeds], **look, label=short_name(drafter["drafter"]))
             axes.fill_between(lengths, [s["low"] for s in speeds], [s["high"] for s in speeds], color=look["color"], alpha=0.15)
             axes.plot(lengths, [c["iid_speedup"] for c in mine], ":", color=look["color"], linewidth=1.4)
             for tree in (c for c in data["choices"] if c["drafter"] == drafter["drafter"] and c.get("tree") is not None):
@@ -249,7 +244,7 @@ def batch_drawer(data: Mapping[str, Any]) -> Any:
             name = drafter["drafter"]
             mine = [row for row in rows if row["drafter"] == name]
             sizes, speeds = [row["batch"] for row in mine], [row["speedup"] for row in mine]
-            axes.plot(sizes, [s["point"] for s in speeds], **look, label=_shortened(name))
+            axes.plot(sizes, [s["point"] for s in speeds], **look, label=short_name(name))
             axes.fill_between(sizes, [s["low"] for s in speeds], [s["high"] for s in speeds], color=look["color"], alpha=0.15)
         axes.axhline(1, color=BLACK, linestyle="--", linewidth=1.4)
         axes.set_xscale("log", base=2)
@@ -282,7 +277,7 @@ def overlap_drawer(data: Mapping[str, Any]) -> Any:
                     density=True,
                 )
             places = [(i + 1, x) for i, x in enumerate(drafter["alpha_by_position"]) if x is not None]
-            label = _shortened(drafter["drafter"])
+            label = short_name(drafter["drafter"])
             right.plot([p for p, _ in places], [x for _, x in places], **look, label=label)
         left.set_xlabel("overlap of target and draft law")
         left.set_ylabel("density")
@@ -306,7 +301,7 @@ def verify_drawer(data: Mapping[str, Any]) -> Any:
             base = median(times[1])
             lengths = sorted(times)
             quartiles = [np.percentile(times[n], [25, 50, 75]) / base for n in lengths]
-            axes.plot(lengths, [q[1] for q in quartiles], **look, label=_shortened(drafter["drafter"]))
+            axes.plot(lengths, [q[1] for q in quartiles], **look, label=short_name(drafter["drafter"]))
             axes.fill_between(lengths, [q[0] for q in quartiles], [q[2] for q in quartiles], color=look["color"], alpha=0.15)
         axes.set_xlabel("tokens in a target pass")
         axes.set_ylabel("time over a pass of one token")

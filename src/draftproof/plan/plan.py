@@ -15,7 +15,7 @@ from draftproof.decode.measured_costs import most_read
 from draftproof.errors import UsageError
 from draftproof.models.protocol import LanguageModel
 from draftproof.plan.answers import write_answers
-from draftproof.plan.candidate import Candidate, Readings, tried_outside
+from draftproof.plan.candidate import MOST_NODES, Candidate, Readings, tried_outside
 from draftproof.plan.costs import REPEATS, VISITS, Costs, Outside, PassTimer, PassTimes
 from draftproof.plan.forcing import Text
 from draftproof.plan.predict import Choice, predict
@@ -33,7 +33,8 @@ Progress = Callable[[str, int, int], None]
 @dataclass(frozen=True)
 class Foretold:
     """One candidate's part of the plan. alpha: mean overlap per drafted position. by_position: mean overlap of each eighth of
-    the answers. by_workload: mean overlap. share_drafted: of positions at which it has anything to propose."""
+    the answers. by_workload: mean overlap. share_drafted: of positions at which it has anything to propose.
+    asked: the chain lengths that were asked for, of which a tree of its own has the shorter ones only."""
 
     candidate: Candidate
     traces: tuple[Trace, ...]
@@ -44,6 +45,7 @@ class Foretold:
     autocorrelation: float | None
     share_drafted: float
     choices: tuple[Choice, ...]
+    asked: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,9 @@ def make_plan(
     when sampled. UsageError: no candidate, no prompt, a length below 1, a drafter or rule that cannot be foretold, or prompts
     that leave nothing to predict."""
     sizes = (batch,) if isinstance(batch, int) else tuple(batch)
-    _check(candidates, prompts, lengths, sizes)
+    if not candidates or not prompts:
+        raise UsageError("a plan needs at least one drafter and one prompt")
+    check_request(lengths, sizes, all(candidate.config.shape is not None for candidate in candidates))
     for candidate in candidates:
         candidate.check(target, params)
     each = answers or (1 if params.temperature == 0 else ANSWERS)
@@ -126,7 +130,8 @@ def make_plan(
         first = found[place]
         outside = tried_outside(candidate, target, _nearest(texts, first[0].context), params, max(own[place]))
         for size, visits in zip(sizes, found[place :: len(candidates)], strict=True):
-            drafters[size].append(_foretell(candidate, mine, _costs(candidate, target, visits, outside), repeated, own[place]))
+            made = _foretell(candidate, mine, _costs(candidate, target, visits, outside), repeated, own[place])
+            drafters[size].append(replace(made, asked=tuple(lengths)))
     plans = [Plan(tuple(repeated), tuple(texts), params, tuple(drafters[size]), size) for size in sizes]
     return replace(plans[0], larger=tuple(plans[1:]))
 
@@ -158,15 +163,14 @@ def _read(
     return readings
 
 
-def _check(candidates: Sequence[Candidate], prompts: Sequence[Encoded], lengths: Sequence[int], sizes: Sequence[int]) -> None:
-    if not candidates or not prompts:
-        raise UsageError("a plan needs at least one drafter and one prompt")
-    if not lengths or min(lengths) < 1 or max(lengths) > 32:
-        raise UsageError(f"draft lengths go from 1 to 32, got {list(lengths)}")
+def check_request(lengths: Sequence[int], sizes: Sequence[int], trees_alone: bool) -> None:
+    """UsageError for lengths or batch sizes that cannot be planned. trees_alone: all drafters have a tree of their own."""
+    if not lengths or min(lengths) < 1 or max(lengths) > MOST_NODES:
+        raise UsageError(f"draft lengths go from 1 to {MOST_NODES}, got {list(lengths)}")
     if not sizes or list(sizes) != sorted(set(sizes)) or not 1 <= sizes[0] <= sizes[-1] <= MOST_TOGETHER:
         said = ", ".join(map(str, sizes))
         raise UsageError(f"batch is {said}; allowed: 1 to {MOST_TOGETHER} sequences, or several such numbers that ascend")
-    if len(sizes) > 1 and all(candidate.config.shape is not None for candidate in candidates):
+    if len(sizes) > 1 and trees_alone:
         raise UsageError("several batch sizes make a schedule of draft lengths, and these drafters have trees: give one size")
 
 
@@ -229,7 +233,7 @@ def _foretell(
     numbers = [next(i for i, other in enumerate(prompts) if other is p) for p in prompts]
     recorded = readings.recorded(lengths, numbers, costs)
     first = recorded[-1 if candidate.config.shape else len(lengths) - 1][1].traces
-    alpha = mean_overlap(first)
+    alpha = mean_overlap(first, numbers)
     by_workload = {
         name: _mean(np.concatenate([t.overlaps for t, p in zip(first, prompts, strict=True) if p.item.workload == name]))
         for name in dict.fromkeys(p.item.workload for p in prompts)
@@ -250,13 +254,17 @@ def _foretell(
     )
 
 
-def mean_overlap(traces: Sequence[Trace]) -> Interval:
-    """Mean overlap per drafted position with its interval over resampled prompts; 0 when nothing was ever drafted."""
-    sums = np.array([np.nansum(t.overlaps) for t in traces])
-    counts = np.array([np.isfinite(t.overlaps).sum() for t in traces])
+def mean_overlap(traces: Sequence[Trace], prompts: Sequence[int] | None = None) -> Interval:
+    """Mean overlap per drafted position with its interval over resampled prompts; 0 when nothing was ever drafted.
+
+    prompts: the number of each trace's prompt, as several answers of one are no independent evidence; None: one each."""
+    numbers = range(len(traces)) if prompts is None else prompts
+    _, group = np.unique(np.asarray(list(numbers)), return_inverse=True)
+    sums = np.bincount(group, weights=[np.nansum(t.overlaps) for t in traces])
+    counts = np.bincount(group, weights=[np.isfinite(t.overlaps).sum() for t in traces])
     if counts.sum() == 0:
         return Interval(0.0, 0.0, 0.0)
-    picks = resampled(len(traces))
+    picks = resampled(len(counts))
     totals = counts[picks].sum(axis=1)
     means = sums[picks].sum(axis=1)[totals > 0] / totals[totals > 0]
     return Interval(float(sums.sum() / counts.sum()), *percentiles(means))
