@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from matplotlib.figure import Figure
 
 from draftproof.report.comparison import comparisons, differing, foretold_result, measured_result
+from draftproof.report.figures import HEIGHT, styles
 from draftproof.report.page import section
 
 WHERE = {"target": "T", "dtype": "float32", "device": "cpu", "commit": "a"}
@@ -93,3 +95,40 @@ def test_runs_stand_side_by_side_and_say_in_what_they_differ() -> None:
     assert measured_result([("a", first), ("p", plan(1.0))]) is None
     pages = [section(result) for result in comparisons([("a", first), ("b", second), ("p", plan(1.0))])]
     assert len(pages) == 2 and all("<svg" in page for page in pages)
+
+
+def test_every_result_has_a_look_of_its_own_and_every_arm_a_row() -> None:
+    """Eight results of twelve arms: six colours are not enough, and no label may lie on another."""
+    document = bench(1.0)
+    arms = [document["arms"][1] | {"name": f"arm {number}"} for number in range(12)]
+    found = measured_result([(f"run {number}", document | {"arms": arms}) for number in range(8)])
+    assert found is not None
+    drawn = Figure()
+    found.draw(drawn)
+    (axes,) = drawn.axes
+    shown = [(bar.lines[0].get_color(), bar.lines[0].get_marker()) for bar in axes.containers]
+    assert len(set(shown)) == len(shown) == 8 and len(axes.get_yticklabels()) == 12
+    assert len(axes.get_legend().get_texts()) == 8 and drawn.get_figheight() > HEIGHT
+
+
+def test_every_drafter_that_was_foretold_is_drawn() -> None:
+    """Ten draft models of one method are ten drafters."""
+    configs = [{"method": "draft_model", "model": f"/models/m{i}", "num_speculative_tokens": 4} for i in range(10)]
+    whole = [plan(1.05, config=config) for config in configs]
+    for one, config in zip(whole, configs, strict=True):
+        name = f"draft_model {config['model']}"
+        one["drafters"][0]["drafter"] = name
+        one["choices"] = [choice | {"drafter": name, "method": "draft_model"} for choice in one["choices"]]
+    document = bench(1.0)
+    arms = [document["arms"][1] | {"name": f"a{i}", "config": config} for i, config in enumerate(configs)]
+    plans: list[tuple[str, dict[str, Any]]] = [(f"p{i}", one) for i, one in enumerate(whole)]
+    found = foretold_result([*plans, ("b", document | {"arms": arms})])
+    assert found is not None and [row["drafter"] for row in found.rows] == [f"m{i}" for i in range(10)]
+    drawn = Figure()
+    found.draw(drawn)
+    assert [text.get_text() for text in drawn.axes[0].get_legend().get_texts()] == [f"m{i}" for i in range(10)]
+
+
+def test_styles_do_not_repeat() -> None:
+    pairs = [(style["color"], style["marker"]) for style in styles(36)]
+    assert len(set(pairs)) == 36

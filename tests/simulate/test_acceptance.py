@@ -96,6 +96,9 @@ def test_replay_refuses_trees_and_empty_records(tmp_path: Path) -> None:
     write_rounds(path, header, [replace(recorded(2, 1), draft_parents=(-1, -1))])
     with pytest.raises(UsageError, match="records drafts that branch"):
         read_replay(path)
+    write_rounds(path, header, [recorded(0, 0)] * 3)
+    with pytest.raises(UsageError, match="records no drafts"):
+        read_replay(path)
     write_rounds(path, header, [])
     with pytest.raises(UsageError, match="holds no rounds"):
         read_replay(path)

@@ -8,6 +8,7 @@ import pytest
 from draftproof.core.formulas import expected_speedup
 from draftproof.errors import UsageError
 from draftproof.simulate.batch import BatchModel, distinct_experts, pass_seconds
+from draftproof.simulate.curves import batch_result
 from draftproof.simulate.presets import CARDS, MODELS, card, model
 
 H100 = CARDS["H100-SXM"]
@@ -107,3 +108,14 @@ def test_unknown_presets_and_negative_overhead_are_refused() -> None:
         model("gpt-9")
     with pytest.raises(UsageError, match="overhead_seconds must be at least 0"):
         BatchModel(H100, LLAMA.target, LLAMA.draft, -1.0)
+
+
+def test_every_curve_of_many_is_drawn() -> None:
+    from matplotlib.figure import Figure
+
+    found = batch_result(LLAMA, alphas=(0.5, 0.6, 0.7, 0.8), batches=(1, 8), contexts=(1024, 32768), length=4)
+    drawn = Figure()
+    found.draw(drawn)
+    for axes in drawn.axes:
+        curves = [line for line in axes.lines if len(line.get_xdata()) == 2 and str(line.get_label()).startswith("context")]
+        assert len({(line.get_color(), line.get_marker()) for line in curves}) == len(curves) == 8

@@ -11,7 +11,11 @@ import typer
 
 from draftproof.errors import UsageError
 
-FORMATS = ("draftproof.bench", "draftproof.plan")
+FORMATS = {
+    "draftproof.bench": ("level", "arms", "flags", "prompts", "params", "repeats", "provenance"),
+    "draftproof.plan": ("headline", "notes", "choices", "best", "drafters", "prompts", "params", "provenance"),
+}
+"""Format -> what a result of it holds at least."""
 
 
 def register(app: typer.Typer) -> None:
@@ -27,9 +31,22 @@ def report(
     from draftproof.report.page import check_writable, comparison_page, write_page
 
     check_writable(html)
-    documents = [(path.name, read_document(path)) for path in files]
+    if html.resolve() in [path.resolve() for path in files]:
+        raise UsageError(f"--html {html} is one of the results, which the page would replace: name another file")
+    documents = list(zip(names_of(files), map(read_document, files), strict=True))
     write_page(html, comparison_page(documents, sections_of))
     typer.echo(f"wrote {html}", err=True)
+
+
+def names_of(files: Sequence[Path]) -> list[str]:
+    """What the results are called on the page: the names of their files, with the folders where names alone would be the same.
+    UsageError for a file that is named twice."""
+    whole = [path.resolve() for path in files]
+    twice = next((path for path, place in zip(files, whole, strict=True) if whole.count(place) > 1), None)
+    if twice is not None:
+        raise UsageError(f"{twice} is named twice: a result stands on the page once")
+    names = [path.name for path in files]
+    return names if len(set(names)) == len(names) else [str(path) for path in files]
 
 
 def read_document(path: Path) -> dict[str, Any]:
@@ -38,10 +55,13 @@ def read_document(path: Path) -> dict[str, Any]:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{path} is not JSON: {error}") from error
-    if not isinstance(data, Mapping) or data.get("format") not in FORMATS:
+    if not isinstance(data, Mapping) or data.get("format") not in list(FORMATS):
         raise UsageError(f"{path} is no result of plan or bench; write one with their --out")
+    missing = [key for key in FORMATS[data["format"]] if key not in data]
+    if missing:
+        raise UsageError(f"{path} is damaged, or of another version: it lacks {', '.join(missing)}")
     return dict(data)
 
 

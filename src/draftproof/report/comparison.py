@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from draftproof.core.tree import tree_text
-from draftproof.report.figures import BLACK, COLORS, top_of
-from draftproof.report.result import Column, Result
+from draftproof.report.figures import BLACK, heighten, styles, top_of
+from draftproof.report.result import Column, Result, short_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -90,7 +90,7 @@ def _foretold_row(choice: Mapping[str, Any], arm: Mapping[str, Any], plan: Named
     speed, measured = choice["speedup"], arm.get("decode_ratio_of_totals")
     known = measured is not None
     return {
-        "drafter": choice["method"],
+        "drafter": short_name(choice["drafter"]),
         "drafts": choice["num_speculative_tokens"] if choice.get("tree") is None else f"tree {tree_text(choice['tree'])}",
         "foretold_tokens": choice["tokens_per_round"],
         "measured_tokens": arm["stats"].get("tokens_per_round"),
@@ -109,19 +109,22 @@ def _foretold_drawer(rows: Sequence[Mapping[str, Any]]) -> Any:
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
         known = [row for row in rows if row["measured"] is not None]
-        for color, name in zip(COLORS, dict.fromkeys(row["drafter"] for row in known), strict=False):
+        names = list(dict.fromkeys(row["drafter"] for row in known))
+        for style, name in zip(styles(len(names)), names, strict=True):
             mine = [row for row in known if row["drafter"] == name]
             points = [row["speedup"]["point"] for row in mine]
             reach = [[row["speedup"]["point"] - row["speedup"]["low"] for row in mine]]
             reach.append([row["speedup"]["high"] - row["speedup"]["point"] for row in mine])
-            axes.errorbar([row["measured"] for row in mine], points, yerr=reach, fmt="o", color=color, capsize=4, label=name)
+            places = [row["measured"] for row in mine]
+            axes.errorbar(places, points, yerr=reach, linestyle="none", capsize=4, label=name, **style)
         top = max([top_of(row["speedup"] for row in known), *(1.08 * row["measured"] for row in known)])
         axes.plot([0, top], [0, top], color=BLACK, linestyle="--", linewidth=1.4)
         axes.set_xlim(0, top)
         axes.set_ylim(0, top)
         axes.set_xlabel("measured speedup")
         axes.set_ylabel("foretold speedup (dashed: equal)")
-        axes.legend()
+        if known:
+            axes.legend()
 
     return draw
 
@@ -180,25 +183,26 @@ def _prompts(data: Mapping[str, Any]) -> str:
 
 
 def _measured_drawer(rows: Sequence[Mapping[str, Any]]) -> Any:
-    """Every arm's ratio to plain, a colour a result."""
+    """Every arm's ratio to plain, a colour and a marker a result."""
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
         known = [row for row in rows if row["interval"]]
         names = list(dict.fromkeys(row["name"] for row in known))
         results = list(dict.fromkeys(row["result"] for row in known))
-        for number, result in enumerate(results):
+        heighten(figure, round(len(names) * max(1.0, len(results) / 2)))
+        for number, (result, style) in enumerate(zip(results, styles(len(results)), strict=True)):
             mine = [row for row in known if row["result"] == result]
             places = [len(names) - 1 - names.index(row["name"]) - 0.5 * (number + 0.5) / len(results) + 0.25 for row in mine]
             medians = [row["interval"]["median"] for row in mine]
             reach = [[row["interval"]["median"] - row["interval"]["low"] for row in mine]]
             reach.append([row["interval"]["high"] - row["interval"]["median"] for row in mine])
-            color = COLORS[number % len(COLORS)]
-            axes.errorbar(medians, places, xerr=reach, fmt="o", color=color, capsize=4, label=result)
+            axes.errorbar(medians, places, xerr=reach, linestyle="none", capsize=4, label=result, **style)
         axes.axvline(1, color=BLACK, linestyle="--", linewidth=1.4)
         axes.set_yticks(range(len(names)), names[::-1])
         axes.set_xlabel("speed over plain decoding (1 = break even)")
         axes.set_xlim(left=0)
-        axes.legend()
+        if known:
+            axes.legend()
 
     return draw

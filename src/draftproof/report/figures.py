@@ -62,18 +62,22 @@ def check_plotting() -> None:
         raise MissingExtraError("matplotlib", "plot")
 
 
+def styles(count: int) -> list[dict[str, Any]]:
+    """Colour and marker of each of `count` series, no pair twice among the first 36."""
+    colors, markers = len(COLORS), len(MARKERS)
+    return [{"color": COLORS[i % colors], "marker": MARKERS[(i + i // colors) % markers]} for i in range(count)]
+
+
 def looks(count: int) -> list[dict[str, Any]]:
-    """How `count` lines of one chart are drawn: colours and markers of their own, the first wide and the later ones narrower
-    on top of it, so that lines which coincide are all seen."""
-    return [
-        {
-            "color": COLORS[i % len(COLORS)],
-            "marker": MARKERS[(i + i // len(COLORS)) % len(MARKERS)],
-            "linewidth": max(1.6, 4.8 - 1.3 * i),
-            "markersize": max(5.0, 11.0 - 2.0 * i),
-        }
-        for i in range(count)
-    ]
+    """How `count` lines of one chart are drawn: styles of their own, the first wide and the later ones narrower on top of it,
+    so that lines which coincide are all seen."""
+    widths = [{"linewidth": max(1.6, 4.8 - 1.3 * i), "markersize": max(5.0, 11.0 - 2.0 * i)} for i in range(count)]
+    return [style | width for style, width in zip(styles(count), widths, strict=True)]
+
+
+def heighten(figure: Figure, rows: int) -> None:
+    """Make a figure with so many labelled rows as high as their labels need."""
+    figure.set_figheight(max(HEIGHT, 1.4 + 0.3 * rows))
 
 
 def top_of(speeds: Iterable[Mapping[str, float]], others: Iterable[float] = ()) -> float:

@@ -9,6 +9,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+LONGEST_NAME = 22
+"""Characters of a drafter in a table of 80 columns."""
+
+
+def short_name(name: str) -> str:
+    """Of a draft model its own name, of a path the last part; of a long name the beginning and the end."""
+    name = " ".join(word.rsplit("/", 1)[-1] if word.count("/") > 1 else word for word in name.split(" "))
+    name = name.removeprefix("draft_model ").removesuffix(".gguf")
+    return name if len(name) <= LONGEST_NAME else f"{name[:8]}...{name[11 - LONGEST_NAME :]}"
+
 
 @dataclass(frozen=True)
 class Column:

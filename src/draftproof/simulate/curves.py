@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from draftproof.core.formulas import checked_length, expected_tokens
-from draftproof.report.figures import BLACK, COLORS, panels
+from draftproof.report.figures import BLACK, COLORS, panels, styles
 from draftproof.report.result import Column, Result
 from draftproof.simulate.acceptance import AcceptanceProcess
 from draftproof.simulate.batch import BatchModel, distinct_experts
@@ -106,16 +106,16 @@ def _draw_batch(figure: Figure, rows: Sequence[Row], model: BatchModel, length: 
     drafts = FIXED if length is None else length
     groups = list(dict.fromkeys((row["alpha"], row["context"]) for row in rows))
     several = len({alpha for alpha, _ in groups}) > 1
-    for color, (alpha, context) in zip(COLORS, groups, strict=False):
+    for style, (alpha, context) in zip(styles(len(groups)), groups, strict=True):
         here = [row for row in rows if (row["alpha"], row["context"]) == (alpha, context)]
         label = f"context {context:,}" + (f", α = {alpha:g}" if several else "")
         batches = [row["batch"] for row in here]
-        left.plot(batches, [row["speedup"] for row in here], "o-", color=color, label=label)
+        left.plot(batches, [row["speedup"] for row in here], "-", label=label, **style)
         if length is None:
             always = [model.row(alpha, row["batch"], context, FIXED)["speedup"] for row in here]
-            left.plot(batches, always, ":", color=color, linewidth=1.8)
+            left.plot(batches, always, ":", color=style["color"], linewidth=1.8)
         ratios = [float(model.verify_ratio(row["batch"], context, drafts + 1)) for row in here]
-        right.plot(batches, ratios, "s-", color=color, label=label)
+        right.plot(batches, ratios, "-", label=label, **style)
     left.axhline(1, color=BLACK, linewidth=1.4, linestyle="--")
     where = "" if several else f" at α = {groups[0][0]:g}"
     kind = f"Best length (dotted: {FIXED}){where}" if length is None else f"{length} drafts{where}"

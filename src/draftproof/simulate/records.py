@@ -20,6 +20,8 @@ def read_replay(path: Path | str) -> ReplayAcceptance:
     if any(tuple(r.draft_parents) != tuple(range(-1, len(r.draft_tokens) - 1)) for r in rounds):
         raise UsageError(f"{path} records drafts that branch; only chains can be replayed")
     whole = [r for r in rounds if len(r.tokens) == r.num_accepted_tokens + 1]
+    if whole and not any(r.draft_tokens for r in whole):
+        raise UsageError(f"{path} records no drafts, so there is no acceptance to replay")
     return ReplayAcceptance(tuple((len(r.draft_tokens), r.num_accepted_tokens) for r in whole))
 
 
