@@ -11,18 +11,23 @@ import torch
 from draftproof import SamplingParams, SpeculativeDecoder, TableModel
 from draftproof.bench.arms import OurArm
 from draftproof.bench.hf_arms import HFArm
+from draftproof.bench.provenance import model_hashes
 from draftproof.bench.run import measure
-from draftproof.bench.specs import build_arms, parse_spec
+from draftproof.bench.specs import build_arms, check_specs, parse_spec, told_apart
 from draftproof.bench.summary import document
 from draftproof.bench.synthetic import SyntheticRule, make_synthetic, parse_rates
 from draftproof.bench.workload import Encoded, Item
 from draftproof.core.records import Observation
 from draftproof.core.rules import RULES
 from draftproof.decode.statistics import statistics
+from draftproof.drafters.auto import Auto
 from draftproof.drafters.builder import DraftBuilder
+from draftproof.drafters.eagle import Eagle
+from draftproof.drafters.medusa import Medusa
 from draftproof.drafters.protocol import Request, Wants
 from draftproof.errors import UsageError
 from draftproof.models.hf import HFModel
+from random_heads import random_head
 from tiny import llama, word_tokenizer
 
 IDS = (5, 6, 7, 5, 6, 7, 5, 6)
@@ -124,7 +129,7 @@ def test_words_become_arms(target: HFModel, draft: HFModel) -> None:
     specs = [parse_spec(word, "D") for word in words]
     loaded: list[str] = []
 
-    def drafts(name: str) -> HFModel:
+    def drafts(name: str, revision: str | None = None) -> HFModel:
         loaded.append(name)
         return draft
 
@@ -170,7 +175,7 @@ def test_a_wrong_word_is_one_sentence(word: str, said: str) -> None:
 
 
 def test_a_tree_arm_is_measured_like_any_other(target: HFModel, draft: HFModel) -> None:
-    arms, decoder = build_arms([parse_spec("draft_model:2,2", "D")], target, lambda name: draft, "D", None, True)
+    arms, decoder = build_arms([parse_spec("draft_model:2,2", "D")], target, lambda *name: draft, "D", None, True)
     prompts = [Encoded(Item("x", "qa", "line"), IDS)]
     result = document(measure(arms, prompts, GREEDY, calibrate=lambda: 1.0), decoder, {"dtype": "float32"})
     tree = result["arms"][1]
@@ -217,3 +222,38 @@ def test_peak_memory_is_a_number_where_linux_tells_it(target: HFModel) -> None:
     run = OurArm("plain", SpeculativeDecoder(None, target, target.tokenizer).plain).run(IDS, GREEDY)
     assert run.peak_memory_bytes is None or run.peak_memory_bytes > 1 << 20
     assert torch.is_inference_mode_enabled() is False
+
+
+def test_arms_of_one_name_are_told_apart_by_what_their_configurations_differ_in() -> None:
+    words = [
+        '{"method": "draft_model", "model": "/models/one", "num_speculative_tokens": 4}',
+        '{"method": "draft_model", "model": "org/two"}',
+        '{"method": "ngram", "adaptive": "survival", "num_speculative_tokens": 16}',
+        "ngram:16",
+        "suffix",
+    ]
+    names = [spec.name for spec in told_apart([parse_spec(word, None) for word in words])]
+    assert names == [
+        *("draft_model k=4 model=one", "draft_model k=4 model=org/two"),
+        *("ngram k=16 adaptive=survival", "ngram k=16", "suffix k=24"),
+    ]
+    twice = told_apart([parse_spec(word, None) for word in ("ngram", '{"method": "ngram", "num_speculative_tokens": 10}')])
+    with pytest.raises(UsageError, match="two arms are called 'ngram k=10'"):
+        check_specs(twice, GREEDY, None)
+
+
+def test_an_arm_remembers_where_requests_share_a_store(target: HFModel) -> None:
+    def remembers(config: dict[str, object]) -> bool:
+        return OurArm("a", SpeculativeDecoder(None, target, target.tokenizer, speculative_config=config)).remembers
+
+    store = {"suffix_decoding_max_cached_requests": 9}
+    assert remembers({"method": "suffix"} | store) and not remembers({"method": "suffix"})
+    assert remembers({"method": "auto", "adaptive": "fixed"} | store) and not remembers({"method": "ngram"})
+
+
+def test_weights_of_heads_are_in_the_provenance() -> None:
+    head, other = Eagle(random_head("eagle")), Medusa(random_head("medusa"))
+    several = Auto({"eagle": head, "medusa": other})
+    hashes = model_hashes(TableModel([[1.0]]), {}, {"one": head, "both": several, "none": None})
+    assert set(hashes) == {"target", "one", "both eagle", "both medusa"} and hashes["target"] is None
+    assert hashes["one"] == hashes["both eagle"] != hashes["both medusa"]

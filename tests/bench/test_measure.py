@@ -213,6 +213,42 @@ def test_an_interrupted_measurement_keeps_the_prompts_that_every_arm_finished() 
         measured(FakeArm("plain", 1.0), Interrupted("cut", 2))
 
 
+class Failing(FakeArm):
+    """Its fifth call fails."""
+
+    def run(self, ids: tuple[int, ...], params: SamplingParams) -> Run:
+        if len(self.calls) == 4:
+            raise UsageError("the server broke off")
+        return super().run(ids, params)
+
+
+def test_an_arm_that_fails_ends_the_measurement_and_not_what_was_measured() -> None:
+    measurement = measure([FakeArm("plain", 1.0), Failing("bad", 1.0)], PROMPTS, PARAMS, 2, calibrate=lambda: 0.01)
+    assert str(measurement.ended_by) == "the server broke off" and len(measurement.runs) == 2 * 3
+    result = document(measurement, decoder(), {"dtype": "float32", "target": "t", "device": "cpu"})
+    assert kinds(result) == ["interrupted"]
+    assert "because an arm failed (the server broke off): every arm ran 3 of 6" in result["flags"][0]["message"]
+    with pytest.raises(UsageError, match="broke off"):
+        measure([FakeArm("plain", 1.0)], PROMPTS, PARAMS, calibrate=failing)
+
+
+def failing() -> float:
+    raise UsageError("it broke off at once")
+
+
+class Silent(FakeArm):
+    """Brings no token."""
+
+    def run(self, ids: tuple[int, ...], params: SamplingParams) -> Run:
+        return Run((), "", 1.0, ())
+
+
+def test_an_arm_that_brings_no_token_has_no_ratio() -> None:
+    result = measured(FakeArm("plain", 1.0), Silent("silent", 1.0))
+    assert result["arms"][1]["ratio_to_plain"] is None and result["arms"][1]["tokens_per_second"] == 0
+    assert kinds(result) == ["unequal lengths"] and bench_result(result).rows[1]["ratio"] == ""
+
+
 def test_what_cannot_be_measured_is_refused_before_anything_runs() -> None:
     arm = FakeArm("plain", 1.0)
     for arms, prompts, params, said in (

@@ -118,14 +118,33 @@ def test_what_goes_wrong_is_one_sentence(serve: Any) -> None:
         ServerArm(url).run((1,), PARAMS)
     with pytest.raises(UsageError, match="sent no token"):
         ServerArm(serve([])[0]).run((1,), PARAMS)
-    with pytest.raises(UsageError, match="not the address"):
-        ServerArm("http://")
+    for address in ("http://", "ftp://host", "http://host:port", "http://host:99999"):
+        with pytest.raises(UsageError, match="not the address"):
+            ServerArm(address)
     with pytest.raises(UsageError, match="does not tell its models"):
         ServerArm("http://127.0.0.1:9")
     with pytest.raises(UsageError, match="reported an error"):
         Counter().add({"error": "too long"}, 0.0)
     with pytest.raises(UsageError, match="does not send logit_bias"):
         ServerArm(url).run((1,), SamplingParams(logit_bias={3: 1.0}))
+
+
+def test_a_seed_of_0_is_sent(serve: Any) -> None:
+    """The default seed: left out, the first prompt of every bench was drawn from a seed of the server's own."""
+    url, bodies = serve([event(1)])
+    ServerArm(url).run((1,), SamplingParams(temperature=1.0, seed=0))
+    assert bodies[0]["seed"] == 0 and "min_tokens" not in bodies[0] and "stop" not in bodies[0]
+    ServerArm(url).run((1,), SamplingParams(temperature=1.0, stop=("x",), min_tokens=2))
+    assert bodies[1]["stop"] == ["x"] and bodies[1]["min_tokens"] == 2 and "seed" not in bodies[1]
+
+
+def test_a_stream_that_is_no_json_is_told() -> None:
+    for line in (b"data: <html>\n", b"data: [1]\n", b"data: \xff\n"):
+        with pytest.raises(UsageError, match="an event that is no JSON object"):
+            list(read_events([line, b"\n"]))
+    counter = Counter()
+    counter.add({"error": None, "choices": [{"text": "a", "token_ids": [1]}]}, 1.0)
+    assert counter.token_ids == [1]
 
 
 def test_events_may_end_without_an_empty_line_and_span_lines() -> None:

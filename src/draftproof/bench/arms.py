@@ -34,13 +34,14 @@ class Arm(Protocol):
 
 
 class OurArm:
-    """draftproof's own decoding, plain (`decoder.plain`) or with a drafter, whose configuration is kept in `config`."""
-
-    remembers = False
+    """draftproof's own decoding, plain (`decoder.plain`) or with a drafter, whose configuration is kept in `config`. It
+    remembers where the drafter, or one of several, has a store that requests share."""
 
     def __init__(self, name: str, decoder: Decoder) -> None:
         self.name, self.decoder = name, decoder
         drafter = getattr(decoder, "drafter", None)
+        members = getattr(drafter, "members", {"": drafter}).values()
+        self.remembers = any(getattr(one, "shared", None) is not None for one in members)
         self.method = drafter.name if drafter else "none"
         self.rule: str | None = decoder.rule.name if isinstance(decoder, SpeculativeDecoder) and drafter else None
         self.lossless = decoder.rule.lossless if isinstance(decoder, SpeculativeDecoder) else True

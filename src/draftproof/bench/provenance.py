@@ -9,6 +9,7 @@ import platform
 import shlex
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +50,22 @@ def model_hash(model: Any) -> str | None:
 
     1,024 evenly spaced entries a tensor tell checkpoints and quantisations apart in seconds, without reading gigabytes."""
     module = getattr(model, "module", None)
-    if module is None:
-        return None
+    return None if module is None else _weights_hash(module)
+
+
+def model_hashes(target: Any, drafts: Mapping[str, Any], drafters: Mapping[str, Any]) -> dict[str, str | None]:
+    """The hashes of a run's weights, by role. drafts: name -> draft model. drafters: name -> drafter, for the head it works
+    with; those of several side by side have their own names behind it."""
+    found = {"target": model_hash(target)} | {name: model_hash(model) for name, model in drafts.items()}
+    for name, drafter in drafters.items():
+        for own, one in getattr(drafter, "members", {"": drafter}).items():
+            head = getattr(one, "head", getattr(one, "heads", None))
+            if head is not None:
+                found[f"{name} {own}".rstrip()] = _weights_hash(head)
+    return found
+
+
+def _weights_hash(module: Any) -> str:
     from draftproof.models.packed import sampled_weights
 
     digest = hashlib.sha256(json.dumps(str(type(module).__name__)).encode())

@@ -42,7 +42,7 @@ class Measurement:
     runs: tuple[Measured, ...]
     calibrations: tuple[float, ...]
     loads: tuple[float, ...] = field(default=())
-    ended_by: KeyboardInterrupt | None = None
+    ended_by: BaseException | None = None
 
     @property
     def interrupted(self) -> bool:
@@ -63,8 +63,8 @@ def measure(
     progress: Progress | None = None,
     calibrate: Callable[[], float] = calibration_pass,
 ) -> Measurement:
-    """Run all arms. A prompt has one seed, `params.seed` plus its number, for every arm and repetition. An
-    interruption from the keyboard ends it with what every arm has finished; KeyboardInterrupt when that is nothing.
+    """Run all arms. A prompt has one seed, `params.seed` plus its number, for every arm and repetition. An interruption from
+    the keyboard, or an arm that fails, ends it with what every arm has finished; it is raised when that is nothing.
 
     UsageError: fewer than one prompt, arms of the same name, no seed."""
     check(arms, prompts, params)
@@ -77,7 +77,7 @@ def measure(
     runs: list[Measured] = []
     calibrations: list[float] = []
     loads: list[float] = []
-    ended_by = None
+    ended_by: BaseException | None = None
     try:
         for turn in range(len(prompts) * repeats):
             repeat, index = divmod(turn, len(prompts))
@@ -87,7 +87,7 @@ def measure(
             for arm in order_of(arms, index + repeat):
                 tell(f"{arm.name}, prompt {index + 1} of {len(prompts)}", len(arms) + len(runs), total)
                 runs.append(Measured(arm.name, index, repeat, len(runs), arm.run(prompts[index].ids, seeded)))
-    except KeyboardInterrupt as ended:
+    except (KeyboardInterrupt, Exception) as ended:
         ended_by = ended
         del runs[len(runs) // len(arms) * len(arms) :]
         if not runs:
@@ -107,14 +107,18 @@ def check(arms: Sequence[Arm], prompts: Sequence[Encoded], params: SamplingParam
     """UsageError for what could not be measured fairly."""
     if not prompts:
         raise UsageError("there is no prompt to measure on")
-    names = [arm.name for arm in arms]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise UsageError(f"two arms are called {twice!r}; an arm is measured once")
+    check_arm_names([arm.name for arm in arms])
     if params.n > 1:
         raise UsageError("a measurement takes one text of each prompt: leave out n")
     if params.seed is None:
         raise UsageError("a measurement needs a seed, so that it can be repeated")
+
+
+def check_arm_names(names: Sequence[str]) -> None:
+    """UsageError for a name that stands there twice."""
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UsageError(f"two arms are called {twice!r}; an arm is measured once")
 
 
 def _load() -> float:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from time import perf_counter
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from draftproof.bench.runs import Chunk, Run
 from draftproof.core.params import SamplingParams
@@ -43,9 +43,7 @@ class ServerArm:
         prompt_as_ids: bool = True,
         clock: Callable[[], float] = perf_counter,
     ) -> None:
-        parts = urlsplit(url if "://" in url else f"http://{url}")
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise UsageError(f"{url} is not the address of a server; it looks like http://127.0.0.1:8000")
+        parts = address(url)
         self._parts, self._base = parts, parts.path.rstrip("/").removesuffix("/v1")
         self.name = name or f"server {parts.netloc}"
         self.tokenizer, self.clock, self.prompt_as_ids = tokenizer, clock, prompt_as_ids
@@ -97,6 +95,18 @@ class ServerArm:
             connection.close()
 
 
+def address(url: str) -> SplitResult:
+    """The parts of a server's URL. UsageError when it is none."""
+    parts = urlsplit(url if "://" in url else f"http://{url}")
+    try:
+        is_good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # the port is no number, or too large
+        is_good = False
+    if not is_good:
+        raise UsageError(f"{url} is not the address of a server; it looks like http://127.0.0.1:8000")
+    return parts
+
+
 def request_body(model: str, prompt: Any, params: SamplingParams) -> dict[str, Any]:
     """The JSON of a streamed completion. UsageError for a parameter that would not be sent."""
     plain = SamplingParams()
@@ -105,26 +115,37 @@ def request_body(model: str, prompt: Any, params: SamplingParams) -> dict[str, A
         if spec.name not in known and getattr(params, spec.name) != getattr(plain, spec.name):
             raise UsageError(f"the server arm does not send {spec.name}; leave it out or leave that arm out")
     sent = {name: getattr(params, name) for name in _SENT}
-    sent |= {name: getattr(params, name) for name in _SENT_WHEN_SET if getattr(params, name) not in (None, 0, False, ())}
+    sent |= {name: getattr(params, name) for name in _SENT_WHEN_SET if getattr(params, name) != getattr(plain, name)}
     sent = {key: list(value) if isinstance(value, tuple) else value for key, value in sent.items()}
     stream = {"include_usage": True, "continuous_usage_stats": True}
     return {"model": model, "prompt": prompt, "stream": True, "stream_options": stream, "return_token_ids": True, **sent}
 
 
 def read_events(lines: Any) -> Iterator[dict[str, Any]]:
-    """The JSON objects of a stream of server-sent events (WHATWG's format: data lines, an empty line ends an event)."""
+    """The JSON objects of a stream of server-sent events (WHATWG's format: data lines, an empty line ends an event).
+    UsageError for an event that is none."""
     data: list[str] = []
     for raw in lines:
-        line = raw.decode("utf-8").rstrip("\r\n")
+        line = raw.decode("utf-8", errors="replace").rstrip("\r\n")
         if line.startswith("data:"):
             data.append(line[5:].removeprefix(" "))
         elif not line and data:
             text, data = "\n".join(data), []
             if text.strip() == "[DONE]":
                 return
-            yield json.loads(text)
+            yield _object(text)
     if data and "\n".join(data).strip() != "[DONE]":
-        yield json.loads("\n".join(data))
+        yield _object("\n".join(data))
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        event = json.loads(text)
+    except ValueError:
+        event = None
+    if not isinstance(event, dict):
+        raise UsageError(f"the server sent an event that is no JSON object: {text[:80]!r}")
+    return event
 
 
 class Counter:
@@ -138,7 +159,7 @@ class Counter:
 
     def add(self, event: Mapping[str, Any], seconds: float) -> None:
         """One event that arrived `seconds` after the request."""
-        if "error" in event:
+        if event.get("error"):
             raise UsageError(f"the server reported an error: {event['error']}")
         choice = (event.get("choices") or [{}])[0]
         text = choice.get("text") or (choice.get("delta") or {}).get("content") or ""

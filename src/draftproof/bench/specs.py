@@ -17,6 +17,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from draftproof.bench.arms import PLAIN, Arm, OurArm
+from draftproof.bench.run import check_arm_names
+from draftproof.core.params import SamplingParams
 from draftproof.core.rules import RULES
 from draftproof.core.tree import tree_text
 from draftproof.decode.config import SpeculativeConfig
@@ -38,10 +40,9 @@ class Spec:
     length: int = 0
     url: str = ""
 
-    @property
-    def takes_draft(self) -> bool:
-        """Whether it reads --draft; one that needs it is refused without."""
-        return self.needs_draft or "model" in (self.config or {})
+    def takes_draft(self, draft: str) -> bool:
+        """Whether it drafts with the model that --draft names."""
+        return self.kind == "hf-assisted" or (self.config or {}).get("model") == draft
 
     @property
     def needs_draft(self) -> bool:
@@ -53,6 +54,9 @@ def parse_spec(text: str, draft: str | None) -> Spec:
     if text == PLAIN:
         return Spec("plain", PLAIN)
     if text.startswith(("http://", "https://")):
+        from draftproof.bench.server import address
+
+        address(text)
         return Spec("server", text, url=text)
     if text.startswith("{"):
         return _from_json(text)
@@ -119,19 +123,54 @@ def _ours(config: Mapping[str, Any]) -> Spec:
     return Spec("ours", name, config=dict(config))
 
 
+def told_apart(specs: Sequence[Spec]) -> list[Spec]:
+    """The arms, those of one name with the keys in which their configurations differ: two draft models, or two length rules."""
+    configs = [{} if spec.config is None else SpeculativeConfig.from_dict(spec.config).as_dict() for spec in specs]
+    found = []
+    for spec, own in zip(specs, configs, strict=True):
+        rivals = [config for other, config in zip(specs, configs, strict=True) if other.name == spec.name]
+        differing = [key for key in own if len({repr(config.get(key)) for config in rivals}) > 1]
+        found.append(replace(spec, name=spec.name + "".join(f" {key}={_last_part(own[key])}" for key in differing)))
+    return found
+
+
+def _last_part(value: Any) -> Any:
+    """Of a path its last part."""
+    return value.rsplit("/", 1)[-1] if isinstance(value, str) and value.count("/") > 1 else value
+
+
+def check_specs(specs: Sequence[Spec], params: SamplingParams, rates: Sequence[float] | None) -> None:
+    """UsageError, before any model loads, for arms that could not run beside each other or under these parameters."""
+    check_arm_names([spec.name for spec in specs if spec.kind != "plain"])
+    _check_rates(specs, rates)
+    for kind in {spec.kind for spec in specs}:
+        if kind in HF_KINDS:
+            from draftproof.bench.hf_arms import check_params
+
+            check_params(params)
+        elif kind == "server":
+            from draftproof.bench.server import request_body
+
+            request_body("", "", params)
+
+
+def _check_rates(specs: Sequence[Spec], rates: Sequence[float] | None) -> None:
+    if rates and any(spec.kind not in ("plain", "ours") for spec in specs):
+        raise UsageError("--synthetic-alpha replaces acceptance in draftproof's own arms only; leave the other arms out")
+
+
 def build_arms(
     specs: Sequence[Spec],
     target: LanguageModel,
-    drafts: Callable[[str], Any],
+    drafts: Callable[..., Any],
     draft: str | None,
     rates: Sequence[float] | None,
     greedy: bool,
 ) -> tuple[list[Arm], SpeculativeDecoder]:
-    """The arms, plain first, and the decoder of the plain one. drafts: name -> loaded draft model, asked once a name.
+    """The arms, plain first, and the decoder of the plain one. drafts: (name, revision) -> loaded draft model.
 
     rates: acceptance by chance for draftproof's own arms (UsageError when others are among them)."""
-    if rates and any(spec.kind not in ("plain", "ours") for spec in specs):
-        raise UsageError("--synthetic-alpha replaces acceptance in draftproof's own arms only; leave the other arms out")
+    _check_rates(specs, rates)
     tokenizer = getattr(target, "tokenizer", None)
     reference = SpeculativeDecoder(None, target, tokenizer)
     arms: list[Arm] = [OurArm(PLAIN, reference.plain)]
@@ -151,16 +190,15 @@ def build_arms(
 
 
 def _our_arm(
-    spec: Spec, target: Any, tokenizer: Any, drafts: Callable[[str], Any], rates: Sequence[float] | None, greedy: bool
+    spec: Spec, target: Any, tokenizer: Any, drafts: Callable[..., Any], rates: Sequence[float] | None, greedy: bool
 ) -> OurArm:
     config = SpeculativeConfig.from_dict(spec.config)
     wanted = config.draft_model
-    draft = None if wanted is None or wanted.model is None else drafts(wanted.model)
+    draft = None if wanted is None or wanted.model is None else drafts(wanted.model, wanted.revision)
     decoder = SpeculativeDecoder(draft, target, tokenizer, speculative_config=config)
     if not rates:
         return OurArm(spec.name, decoder)
     from draftproof.bench.synthetic import make_synthetic
 
     shown = ",".join(f"{rate:g}" for rate in rates)
-    renamed = replace(spec, name=f"{spec.name} (synthetic acceptance {shown}, lossy)")
-    return OurArm(renamed.name, make_synthetic(decoder, rates, greedy))
+    return OurArm(f"{spec.name} (synthetic acceptance {shown}, lossy)", make_synthetic(decoder, rates, greedy))

@@ -26,10 +26,11 @@ EXACT_DTYPES = ("float32", "float64")
 
 
 def total_times(runs: Sequence[Measured]) -> Times:
-    """Whole request over its tokens."""
+    """Whole request over its tokens; runs that brought none are left out."""
     times: Times = defaultdict(list)
     for measured in runs:
-        times[measured.prompt].append(measured.run.seconds / measured.run.num_tokens)
+        if measured.run.num_tokens:
+            times[measured.prompt].append(measured.run.seconds / measured.run.num_tokens)
     return dict(times)
 
 
@@ -189,9 +190,10 @@ def flags_of(measurement: Measurement, different: Sequence[Mapping[str, Any]], d
         flags.append(Flag(kind, message, name))
     if measurement.interrupted:
         done, meant = len(measurement.of(PLAIN)), len(measurement.prompts) * measurement.repeats
-        flags.append(
-            Flag("interrupted", f"interrupted: every arm ran {done} of {meant} prompts and repetitions; the rest is missing")
-        )
+        ended = measurement.ended_by
+        why = "interrupted" if isinstance(ended, KeyboardInterrupt) else f"ended early, because an arm failed ({ended})"
+        ran = f"every arm ran {done} of {meant} prompts and repetitions; the rest is missing"
+        flags.append(Flag("interrupted", f"{why}: {ran}"))
     return flags
 
 

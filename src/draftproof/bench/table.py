@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from draftproof.report.figures import BLACK, BLUE
+from draftproof.report.figures import BLACK, BLUE, heighten
 from draftproof.report.result import Column, Result
 
 if TYPE_CHECKING:
@@ -112,14 +112,6 @@ def notes(document: Mapping[str, Any]) -> list[str]:
     return said + [flag["message"] for flag in document["flags"]]
 
 
-def task_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Ratio to plain by task and arm, in Spec-Bench's shape: one line an arm, one column a task."""
-    return [
-        {"name": arm["name"]} | {task: ratio_text(figures["ratio_to_plain"]) for task, figures in arm["tasks"].items()}
-        for arm in document["arms"]
-    ]
-
-
 def task_result(document: Mapping[str, Any]) -> Result | None:
     """The per-task table; None when there is one task."""
     tasks = list(document["arms"][0]["tasks"])
@@ -152,6 +144,7 @@ def drawer(document: Mapping[str, Any]) -> Any:
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
         arms: Sequence[Mapping[str, Any]] = [arm for arm in document["arms"] if arm["ratio_to_plain"]]
+        heighten(figure, len(arms))
         for place, arm in enumerate(reversed(arms)):
             ratio = arm["ratio_to_plain"]
             reach = [[ratio["median"] - ratio["low"]], [ratio["high"] - ratio["median"]]]

@@ -32,7 +32,7 @@ def with_later_turns(
     """Every prompt followed by its later turns, each behind the answers the target gives to the turns before it.
 
     The answers end where the model ends them; prompt i has the seed `params.seed` + i. UsageError, with the line, for a
-    turn that no longer fits into the context."""
+    turn that no longer fits into the context, or that the target cannot answer."""
     tokenizer: Any = getattr(target, "tokenizer", None)
     decoder = PlainDecoder(target, tokenizer)
     turns: list[list[Encoded]] = [[prompt] for prompt in prompts]
@@ -42,6 +42,8 @@ def with_later_turns(
         answers: dict[int, str] = {}
         tell("plain decoding answers first turns", 0, len(waiting))
         for number, result in decoder.as_finished(ids, seeds, batch_size=min(TOGETHER, len(ids))):
+            if result.error is not None:
+                raise UsageError(f"{turns[waiting[number]][-1].item.where}: the target cannot answer it: {result.error}")
             answers[number] = result.text
             tell("plain decoding answers first turns", len(answers), len(waiting))
         for number, i in enumerate(waiting):
