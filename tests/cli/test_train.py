@@ -99,7 +99,46 @@ def test_wrong_settings_are_refused(model, prompts, tmp_path, refused, words, se
         ("eagle3", ["--loss-temperature", "warm"], "--loss-temperature is 'warm'; allowed: a number above 0, or own"),
         ("draft", ["--loss-temperature", "0"], "the loss's temperature is 0.0; allowed: a number above 0"),
         ("eagle3", ["--loss-temperature", "0.7", "--cache", "there"], "--cache keeps laws at temperature 1 and at each"),
+        ("eagle3", ["--cache-gb", "5"], "--cache-gb is the limit of the folder of --cache"),
+        ("eagle3", ["--unroll", "3", "--early-unroll", "3"], "--early-unroll 3 is no less than --unroll, which is 3"),
+        ("medusa", ["--early-unroll", "4"], "no less than --unroll, which is 4"),
+        ("medusa", ["--num-heads", "3", "--unroll", "4"], "medusa drafts one token a head, and there are 3"),
+        ("draft", ["--layers", "2", "--start", "there"], "leave one of them out"),
+        ("draft", ["--start", "./there"], "there is no file or folder ./there"),
+        ("medusa", ["--data", "no.jsonl"], "the prompt file no.jsonl cannot be read"),
     ],
 )
 def test_what_does_not_shape_this_head_is_refused(tmp_path, refused, method, words, sentence):
     assert sentence in refused("train", method, "--target", "nowhere", "--out", tmp_path, *words)
+
+
+def test_places_that_cannot_be_written_are_refused_before_a_model_is_loaded(tmp_path, refused):
+    file = tmp_path / "file"
+    file.write_text("")
+    for words in (["data"], ["eagle3"], ["draft"]):
+        assert f"{file} is a file" in refused("train", *words, "--target", "./nowhere", "--out", file / "texts")
+    assert "cannot be a folder" in refused("train", "eagle3", "--target", "./nowhere", "--out", tmp_path, "--cache", file)
+    assert "there is no folder" in refused("train", "prompts", "--target", "./nowhere", "--out", tmp_path / "no" / "file")
+
+
+def test_texts_that_are_all_too_long_are_told(model, prompts, tmp_path, refused):
+    written = ["--target", str(model), "--data", str(prompts), "--limit", "4", "--max-tokens", "4", "--dtype", "float32"]
+    assert cli.run(["train", "data", *written, "--out", str(tmp_path / "texts")]) == 0
+    flags = ("--target", model, "--data", tmp_path / "texts", "--out", tmp_path / "head", "--max-length", 4)
+    assert "of the 4 texts has 3 tokens or more: raise --max-length" in refused("train", "medusa", *flags)
+
+
+def test_prompts_are_answered_first_with_a_sign_of_life(model, tmp_path, capsys):
+    """Told as they are answered; with a smaller --limit only those that are asked for are trained on."""
+    asked = [{"prompt": f"w{i % 64} w{i // 8} w3", "answer": "w4 w5 w6 w7 w8 w9"} for i in range(80)]
+    asked[7].pop("answer")
+    file, common = tmp_path / "prompts.jsonl", ["--target", str(model), "--data", str(tmp_path / "prompts.jsonl")]
+    file.write_text("\n".join(map(json.dumps, asked)))
+    for limit in ("80", "60"):
+        cli.run(["train", "medusa", *common, "--out", str(tmp_path), "--steps", limit[0], "--num-heads", "2", "--limit", limit])
+        (tmp_path / "checkpoint.pt").unlink()
+    captured = capsys.readouterr()
+    assert "of 80: answers, " in captured.err and "the head is in" in captured.out
+    facts = json.loads((tmp_path / "config.json").read_text())["draftproof"]["card"]
+    counted = facts["texts"]["train"]["texts"] + facts["texts"]["held_out"]["texts"]
+    assert counted == 60 and facts["texts"]["written"]["max_tokens"] == 256 and facts["settings"]["unroll"] == 2

@@ -4,6 +4,7 @@ interruptions."""
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -79,6 +80,23 @@ def test_parts_share_a_folder_and_shards_have_a_size(target, tmp_path, monkeypat
     assert len(read_texts(tmp_path)) == 9
 
 
+def test_prompts_that_fail_are_told_and_tried_again(target, tmp_path, monkeypatch):
+    """Not counted as written, and not passed over in silence."""
+    whole, said = PlainDecoder.as_finished, []
+
+    def failing(self, *given, **more):
+        for index, result in whole(self, *given, **more):
+            bad = replace(result, outputs=(replace(result.outputs[0], error="memory ran out"),))
+            yield index, bad if index == 1 else result
+
+    monkeypatch.setattr(PlainDecoder, "as_finished", failing)
+    writer = TextWriter(tmp_path, HOW.about(target), 64)
+    assert write_answers(target, target.tokenizer, prompts(5), writer, HOW, warn=said.append) == 4
+    assert said == ["1 of 5 prompts were not answered (memory ran out): the same command tries them again"]
+    monkeypatch.setattr(PlainDecoder, "as_finished", whole)
+    assert write_answers(target, target.tokenizer, prompts(5), writer, HOW, warn=said.append) == 1 and len(said) == 1
+
+
 def test_a_folder_of_other_settings_or_of_nothing_is_refused(target, tmp_path):
     TextWriter(tmp_path, HOW.about(target), 64)
     with pytest.raises(UsageError, match="no texts yet"):
@@ -122,6 +140,8 @@ def test_prompt_files(tmp_path):
     ]
     file.write_text("\n".join(json.dumps(line, ensure_ascii=False) for line in lines) + "\n", encoding="utf-8")
     one, two = read_prompts(file)
+    file.write_text("\ufeff" + file.read_text(encoding="utf-8"), encoding="utf-8")
+    assert read_prompts(file) == [one, two], "a mark of byte order is no part of the first line"
     assert one.chat == [{"role": "user", "content": "one\u2028line"}] and one.source == "s" and one.answer is None
     assert [message["role"] for message in two.chat] == ["system", "user"] and two.answer == "yes"
     assert one.key != two.key and len(one.key) == 16

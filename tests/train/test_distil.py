@@ -90,4 +90,4 @@ def test_from_texts_to_a_folder_that_drafts(tmp_path):
     assert "draft_model for tiny" in (folder / "card.md").read_text()
     again = train_draft(target, corpus, DraftRecipe(start=str(folder)), settings, tmp_path / "further")
     decoder = SpeculativeDecoder(DraftModel(again.draft), target, speculative_config={"num_speculative_tokens": 2})
-    assert any(record.num_accepted_tokens >= 0 and record.draft_tokens for record in decoder.generate([1, 2, 3]).rounds)
+    assert any(record.draft_tokens for record in decoder.generate([1, 2, 3]).rounds)

@@ -16,9 +16,10 @@ from draftproof.heads.medusa import Medusa
 from draftproof.heads.target import target_view
 from draftproof.models.hf import HFModel
 from draftproof.train import losses
-from draftproof.train.check import Measured, largest_difference
+from draftproof.train.check import Measured, acceptance_faults, largest_difference
+from draftproof.train.heldout import Acceptance
 from draftproof.train.loop import CHECKPOINT, Settings, Training, frequent_ids, split
-from draftproof.train.run import Recipe, fresh_head, train_head
+from draftproof.train.run import Recipe, check_recipe, fresh_head, train_head
 from draftproof.train.states import show_states
 from draftproof.train.store import Text
 from draftproof.train.task import HeadTask
@@ -52,6 +53,42 @@ def test_a_checkpoint_of_other_settings_is_refused(tmp_path):
     training(tmp_path).run(until=10)
     with pytest.raises(UsageError, match="other settings \\(learning_rate\\)"):
         training(tmp_path, learning_rate=0.5).run()
+
+
+def test_a_checkpoint_of_other_texts_or_of_another_model_is_refused(tmp_path):
+    """Gone on with, the losses would be neither run's."""
+    training(tmp_path).run(until=10)
+    other = training(tmp_path)
+    other.texts = other.texts[1:]
+    with pytest.raises(UsageError, match="holds a run on other texts"):
+        other.run()
+    other = training(tmp_path)
+    other.module = torch.nn.Linear(2, 2)
+    with pytest.raises(UsageError, match="a model of another shape"):
+        other.run()
+
+
+def test_a_look_tells_the_mean_loss_since_the_look_before():
+    run = training(None, steps=15)
+    run.run()
+    assert [look.step for look in run.looks] == [10, 15]
+    assert run.looks[0].loss == pytest.approx(sum(run.losses[:10]) / 10)
+    assert run.looks[1].loss == pytest.approx(sum(run.losses[10:]) / 5)
+
+
+def test_a_run_that_stops_early_ends_with_its_best_weights(tmp_path, monkeypatch):
+    """Also one that was interrupted after it had stopped."""
+    lengths = iter([0.1, 0.5, 0.4, 0.3])
+    monkeypatch.setattr(Training, "evaluate", lambda self: Acceptance.of((next(lengths),), (0.0,), 1))
+    run, weights = training(tmp_path, patience=2), []
+    run.tell = lambda look: weights.append({name: weight.clone() for name, weight in run.module.state_dict().items()})
+    run.run()
+    assert run.stopped_early and len(weights) == 4
+    again = training(tmp_path, patience=2)
+    again.run()
+    for name, weight in weights[1].items():
+        assert torch.equal(run.module.state_dict()[name], weight) and torch.equal(again.module.state_dict()[name], weight)
+    assert not torch.equal(weights[1]["fc.weight"], weights[3]["fc.weight"])
 
 
 def test_nothing_is_written_without_a_folder_and_no_states_with_one(tmp_path, monkeypatch):
@@ -163,6 +200,38 @@ def test_splits_by_prompt_and_counts_ids():
 def test_a_departure_beyond_chance_is_told():
     assert Measured((0.80, 0.40), 400).departs_from((0.78, 0.60)) == [2]
     assert Measured((0.5,), 10).departs_from((0.7,)) == []
+    assert "position 2: generation accepted 0.400" in acceptance_faults(Measured((0.80, 0.40), 400), (0.78, 0.60))[0]
+
+
+def test_a_check_that_saw_nothing_has_not_passed():
+    """No draft of full length, and every acceptance within chance of what was foretold."""
+    assert acceptance_faults(Measured((0.0, 0.0), 0), (0.5, 0.2)) == (
+        "generation made no draft of 2 tokens, so acceptance was not checked",
+    )
+
+
+def test_fewer_heads_than_proposed_drafts_are_checked_as_far_as_they_go(tmp_path):
+    settings = Settings(steps=4, batch_size=8, unroll=2, evaluate_every=2, patience=0)
+    trained = train_head(speaker(), texts(), Recipe("medusa", num_heads=2, length=4), settings, tmp_path)
+    assert len(trained.measured.marginal) == len(trained.foretold) == 2 and trained.measured.drafts > 0
+
+
+def test_without_usable_texts_nothing_is_timed_or_trained(tmp_path):
+    short = [Text(f"{i:016x}", "toy", (1, 2, 3), 2) for i in range(40)]
+    for some in ([], short):
+        with pytest.raises(UsageError, match="too few texts"):
+            train_head(speaker(), some, Recipe("medusa"), Settings(), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [({"hidden_layers": (1, 9)}, r"hidden states \[9\] are asked for"), ({"start": "nowhere"}, "nowhere")],
+)
+def test_what_no_text_could_mend_is_refused_before_any_is_written(changes, said):
+    with pytest.raises(UsageError, match=said):
+        check_recipe(Recipe("eagle3", **changes), speaker())
+    check_recipe(Recipe("eagle3", hidden_layers=(1, 2)), speaker())
 
 
 @pytest.mark.parametrize("method", ["medusa", "eagle", "eagle3"])

@@ -10,6 +10,8 @@ import typer
 
 from draftproof.errors import UsageError
 
+UNROLL, NUM_HEADS, LAYERS, CACHE_GB = 7, 4, 4, 10.0
+
 Data = Annotated[
     Path | None,
     typer.Option(
@@ -61,9 +63,14 @@ LookEvery = Annotated[
 ]
 Patience = Annotated[int, Count("--patience", metavar="N", min=0, help="Stop after N measurements without gain; 0: never.")]
 MaxLength = Annotated[int, Count("--max-length", metavar="N", min=4, help="Cut texts after N tokens.")]
-Unroll = Annotated[int, Count("--unroll", metavar="N", min=1, help="Train the head to draft N tokens ahead.")]
+Unroll = Annotated[
+    int | None,
+    Count(
+        "--unroll", metavar="N", min=1, help=f"Train the head to draft N tokens ahead. Default: {UNROLL}; of medusa one a head."
+    ),
+]
 EarlyUnroll = Annotated[
-    int | None, Count("--early-unroll", metavar="N", min=1, help="Another --unroll for the first two thirds.")
+    int | None, Count("--early-unroll", metavar="N", min=1, help="A smaller --unroll for the first two thirds.")
 ]
 Width = Annotated[
     int | None, Count("--intermediate-size", metavar="N", min=1, help="Width of the layer's MLP. Default: the target's.")
@@ -77,10 +84,10 @@ DraftVocab = Annotated[
     Count("--draft-vocab-size", metavar="N", min=1, help="eagle3 drafts among N tokens. Default: 4096, or those of --start."),
 ]
 NumHeads = Annotated[
-    int | None, Count("--num-heads", metavar="N", min=1, help="medusa: heads, one a drafted position. Default: 4.")
+    int | None, Count("--num-heads", metavar="N", min=1, help=f"medusa: heads, one a drafted position. Default: {NUM_HEADS}.")
 ]
 Seed = Annotated[int, Count("--seed", metavar="N", min=0, help="Seed of first weights and of the texts' order.")]
-Layers = Annotated[
+HiddenLayers = Annotated[
     list[int] | None,
     typer.Option("--hidden-layer", metavar="N", min=0, help="eagle3: a layer of the target that the head reads; repeatable."),
 ]
@@ -89,7 +96,20 @@ CacheDir = Annotated[
     Path | None,
     typer.Option("--cache", metavar="DIR", help="Keep the target's hidden states here, so that they are computed once."),
 ]
-CacheGB = Annotated[float, typer.Option("--cache-gb", metavar="X", min=0, help="Most GB that the folder of --cache may take.")]
+CacheGB = Annotated[
+    float | None,
+    typer.Option("--cache-gb", metavar="X", min=0, help=f"Most GB that the folder of --cache may take. Default: {CACHE_GB:g}."),
+]
+Layers = Annotated[
+    int | None,
+    typer.Option(
+        "--layers", metavar="N", min=1, help=f"Begin with N of the target's layers, spread evenly. Default: {LAYERS}."
+    ),
+]
+StartModel = Annotated[
+    str | None, typer.Option("--start", metavar="NAME", help="Begin with this model instead of layers of the target.")
+]
+Length = Annotated[int, typer.Option("--length", metavar="N", min=1, help="Measure acceptance of drafts of N tokens.")]
 
 SHAPE = {
     "--draft-vocab-size": ("eagle3",),
@@ -110,6 +130,27 @@ def check_shape(method: str, start: Path | None, given: Sequence[Any]) -> None:
             raise UsageError(f"{flag} is for {' and '.join(SHAPE[flag])}; train {method} has no such thing")
         if start is not None and flag != "--draft-vocab-size":
             raise UsageError(f"{flag} shapes a fresh head; the one in {start} has its shape: leave out {flag} or --start")
+
+
+def positions(method: str, unroll: int | None, early: int | None, num_heads: int | None, start: Path | None) -> int:
+    """How many positions ahead are trained. UsageError where a flag would do nothing."""
+    heads = NUM_HEADS if num_heads is None else num_heads
+    most = heads if method == "medusa" and start is None else None
+    if most is not None and unroll is not None and unroll > most:
+        raise UsageError(f"--unroll {unroll}: medusa drafts one token a head, and there are {most}; see --num-heads")
+    chosen = unroll if unroll is not None else UNROLL if most is None else most
+    if early is not None and early >= chosen:
+        raise UsageError(f"--early-unroll {early} is no less than --unroll, which is {chosen}: leave it out")
+    return chosen
+
+
+def kept_states(cache: Path | None, gigabytes: float | None) -> tuple[Path, float] | None:
+    """The folder that the target's hidden states are kept in, and its limit; None for none. UsageError: a limit of nothing."""
+    if cache is None:
+        if gigabytes is not None:
+            raise UsageError("--cache-gb is the limit of the folder of --cache: add --cache DIR, or leave it out")
+        return None
+    return cache, CACHE_GB if gigabytes is None else gigabytes
 
 
 def loss_heat(text: str, cache: Path | None = None) -> float | None:

@@ -56,8 +56,9 @@ def write_answers(
     writer: TextWriter,
     how: Writing,
     progress: Progress = lambda done, total, tokens: None,
+    warn: Callable[[str], None] = lambda sentence: None,
 ) -> int:
-    """Answer what is not answered yet and append it; the number of answers written now.
+    """Answer what is not answered yet and append it; the number of answers written now. warn: told of prompts that failed.
 
     Prompts that bring an answer are tokenized and written as they are. UsageError when no prompt fits."""
     asked = [(prompt, chat_ids(prompt.chat, tokenizer)) for prompt in prompts]
@@ -75,9 +76,12 @@ def write_answers(
         return len(given)
     decoder = PlainDecoder(target)
     answers = decoder.as_finished([ids for _, ids in open_ones], params, batch_size=how.batch_size)
-    for written, (index, result) in enumerate(answers, len(given) + 1):
-        if result.finish_reason == "error":
+    written, failed = len(given), list[str]()
+    for index, result in answers:
+        if result.error is not None:
+            failed.append(result.error)
             continue
+        written += 1
         prompt, ids = open_ones[index]
         text = Text(
             key=prompt.key,
@@ -91,7 +95,9 @@ def write_answers(
         writer.append(text)
         tokens += text.answer
         progress(len(fitting) - len(missing) + written, len(fitting), tokens)
-    return len(missing)
+    if failed:
+        warn(f"{len(failed)} of {len(params)} prompts were not answered ({failed[0]}): the same command tries them again")
+    return written
 
 
 def _own_text(prompt: TrainPrompt, ids: Sequence[int], tokenizer: object, target: LanguageModel) -> Text:

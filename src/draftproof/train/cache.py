@@ -149,7 +149,10 @@ class StateCache:
             self.folder.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
             return
-        before = json.loads(path.read_text(encoding="utf-8"))
+        try:
+            before = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise UsageError(f"{path} cannot be read ({error}): remove its folder, and the states are made again") from error
         if wrong := [name for name in about if before.get(name) != about[name]]:
             raise UsageError(f"{self.folder} holds states of another {', '.join(wrong)}; name another folder")
 

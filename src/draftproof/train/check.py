@@ -69,7 +69,9 @@ def measured_acceptance(
 
 
 def acceptance_faults(measured: Measured, foretold: Sequence[float]) -> tuple[str, ...]:
-    """A sentence for every position whose measured acceptance departs from what was foretold."""
+    """A sentence for every position whose measured acceptance departs from what was foretold, or where nothing was seen."""
+    if measured.drafts == 0:
+        return (f"generation made no draft of {len(measured.marginal)} tokens, so acceptance was not checked",)
     return tuple(
         f"position {place}: generation accepted {measured.marginal[place - 1]:.3f}, "
         f"held-out texts foretold {foretold[place - 1]:.3f}"

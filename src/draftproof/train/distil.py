@@ -28,7 +28,7 @@ from draftproof.models.vocabulary import check_same_tokens
 from draftproof.plan.costs import Costs, PassTimer
 from draftproof.train.check import Measured, acceptance_faults, measured_acceptance
 from draftproof.train.heldout import Acceptance
-from draftproof.train.loop import Look, Settings, Training, split
+from draftproof.train.loop import Look, Settings, Training, split, usable
 from draftproof.train.losses import LOSSES
 from draftproof.train.report import CARD, CHECKED_PROMPTS, card, facts_of
 from draftproof.train.speedup import CONTEXT, REPEATS, HeadCosts
@@ -48,6 +48,13 @@ class DraftRecipe:
     method: str = "draft_model"
 
 
+def check_layers(target: Any, recipe: DraftRecipe) -> None:
+    """UsageError for a number of layers the target does not have, where the draft begins with such."""
+    total = target.num_layers
+    if recipe.start is None and not 1 <= recipe.num_layers < total:
+        raise UsageError(f"a draft of {recipe.num_layers} layers: {target.name} has {total}, so 1 to {total - 1} can be taken")
+
+
 def fresh_draft(target: Any, recipe: DraftRecipe) -> HFModel:
     """The draft model to begin with, in float32, all its weights its own and free to change.
 
@@ -57,11 +64,8 @@ def fresh_draft(target: Any, recipe: DraftRecipe) -> HFModel:
         check_same_tokens(target.tokenizer, model.tokenizer, target.vocab_size, model.vocab_size)
         module = model.module
     else:
+        check_layers(target, recipe)
         total = target.num_layers
-        if not 1 <= recipe.num_layers < total:
-            raise UsageError(
-                f"a draft of {recipe.num_layers} layers: {target.name} has {total}, so 1 to {total - 1} can be taken"
-            )
         kept = {round(place * (total - 1) / max(recipe.num_layers - 1, 1)) for place in range(recipe.num_layers)}
         sliced = skipping(target, [layer for layer in range(total) if layer not in kept]).module
         module = unpack_linears(copy.deepcopy(sliced)).float()
@@ -150,6 +154,7 @@ def train_draft(
 ) -> Distilled:
     """Distil, write a folder that `draft_model` loads (bfloat16 weights, tokenizer), read it back and check it."""
     train, held = split(texts)
+    usable(train, held)
     draft = fresh_draft(target, recipe)
     costs = time_draft(target, draft, max(held or train, key=lambda text: len(text.tokens)), settings.unroll)
     training = Training(DraftTask(target, draft), train, held, settings, folder, costs, tell, warn)

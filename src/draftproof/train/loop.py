@@ -97,22 +97,17 @@ class Training:
     stopped_early: bool = False
 
     def __post_init__(self) -> None:
-        self.texts = [text for text in self.texts if text.answer >= 2]
-        self.held_out = [text for text in self.held_out if text.answer >= 2]
-        if not self.texts or not self.held_out:
-            found = len(self.texts) + len(self.held_out)
-            raise UsageError(
-                f"there are too few texts with an answer of two tokens or more ({found}): some to train on, some to hold out; "
-                "give more prompts"
-            )
+        self.texts, self.held_out = usable(self.texts, self.held_out)
         self.module = self.task.module
         parameters = [weight for weight in self.module.parameters() if weight.requires_grad]
         rate = self.settings.learning_rate
         self._optimizer = torch.optim.AdamW(parameters, lr=rate, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
         self._step = 0
+        self._best: dict[str, Any] | None = None
 
     def run(self, until: int | None = None) -> None:
-        """Train to the end, or until a step is reached; goes on from the folder's checkpoint if there is one."""
+        """Train to the end, or until a step is reached; goes on from the folder's checkpoint if there is one. A run that stops
+        early ends with the weights of its best look."""
         self._warn_about_data()
         self._resume()
         last = min(self.settings.steps, until if until is not None else self.settings.steps)
@@ -123,6 +118,8 @@ class Training:
             if self._step % self.settings.evaluate_every == 0 or self._step == self.settings.steps:
                 self._look()
                 self.save()
+        if self.stopped_early and self._best is not None:
+            self.module.load_state_dict(self._best)
         self.module.eval()
 
     def _one_step(self) -> float:
@@ -164,7 +161,7 @@ class Training:
         return found
 
     def _look(self) -> None:
-        since = self.losses[-self.settings.evaluate_every :]
+        since = self.losses[self.looks[-1].step if self.looks else 0 :]
         look = Look(self._step, sum(since) / len(since), self.evaluate())
         if self.costs is not None:
             look.length, look.speedup = self.costs.best(look.acceptance.marginal)
@@ -172,6 +169,8 @@ class Training:
         self.tell(look)
         lengths = [look.acceptance.mean_acceptance_length for look in self.looks]
         behind = len(lengths) - 1 - lengths.index(max(lengths))
+        if self.settings.patience > 0 and behind == 0:
+            self._best = {name: weight.detach().clone() for name, weight in self.module.state_dict().items()}
         self.stopped_early = 0 < self.settings.patience <= behind
 
     def _warn_about_data(self) -> None:
@@ -192,7 +191,9 @@ class Training:
             {
                 "settings": asdict(self.settings),
                 "step": self._step,
+                "texts": self._texts_key(),
                 "head": self.module.state_dict(),
+                "best": self._best,
                 "optimizer": self._optimizer.state_dict(),
                 "losses": self.losses,
                 "looks": [asdict(look) for look in self.looks],
@@ -204,6 +205,11 @@ class Training:
         lines = [json.dumps(asdict(look)) for look in self.looks]
         (self.folder / HISTORY).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
+    def _texts_key(self) -> str:
+        """Tells the texts of this run from any other's."""
+        keys = [[(text.key, len(text.tokens)) for text in some] for some in (self.texts, self.held_out)]
+        return hashlib.sha256(json.dumps(keys).encode()).hexdigest()[:16]
+
     def _resume(self) -> None:
         if self._step > 0 or self.folder is None or not (self.folder / CHECKPOINT).exists():
             return
@@ -214,10 +220,27 @@ class Training:
                 f"{self.folder} holds a run with other settings ({', '.join(changed)}): "
                 "go on with the same, or name another folder"
             )
-        self.module.load_state_dict(kept["head"])
-        self._optimizer.load_state_dict(kept["optimizer"])
+        if kept.get("texts", self._texts_key()) != self._texts_key():
+            raise UsageError(f"{self.folder} holds a run on other texts: go on with the same, or name another folder")
+        try:
+            self.module.load_state_dict(kept["head"])
+            self._optimizer.load_state_dict(kept["optimizer"])
+        except (RuntimeError, ValueError) as error:
+            raise UsageError(f"{self.folder} holds a run of a model of another shape: name another folder") from error
+        self._best = kept.get("best")
         self._step, self.losses, self.stopped_early = kept["step"], list(kept["losses"]), kept["stopped_early"]
         self.looks = [Look(**{**look, "acceptance": _acceptance(look["acceptance"])}) for look in kept["looks"]]
+
+
+def usable(texts: Sequence[Text], held_out: Sequence[Text]) -> tuple[list[Text], list[Text]]:
+    """Those with a draft in their answer, to train on and held out. UsageError when either are none."""
+    found = tuple([text for text in some if text.answer >= 2] for some in (texts, held_out))
+    if not all(found):
+        raise UsageError(
+            f"there are too few texts with an answer of two tokens or more ({len(found[0]) + len(found[1])}): some to train "
+            "on, some to hold out; give more prompts"
+        )
+    return found[0], found[1]
 
 
 def split(texts: Sequence[Text], share: float = 0.05, most: int = 200) -> tuple[list[Text], list[Text]]:

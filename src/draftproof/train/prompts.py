@@ -1,6 +1,5 @@
 """A file of prompts for training: one JSON object a line, with `prompt` (text) or `messages` (a chat). With an `answer` too,
-that
-text is trained on and the target writes nothing.
+that text is trained on and the target writes nothing.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class TrainPrompt:
 def read_prompts(path: str | Path) -> list[TrainPrompt]:
     """The prompts of a JSON-lines file. UsageError: not readable, empty, a line that is no prompt (with its number)."""
     try:
-        lines = Path(path).read_text(encoding="utf-8").split("\n")  # not splitlines(): JSON may hold U+2028
+        lines = Path(path).read_text(encoding="utf-8-sig").split("\n")  # not splitlines(): JSON may hold U+2028
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"the prompt file {path} cannot be read: {error}") from error
     prompts = [_parsed(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line.strip()]
@@ -54,7 +53,7 @@ def read_prompts(path: str | Path) -> list[TrainPrompt]:
 def _parsed(line: str, where: str) -> TrainPrompt:
     try:
         value = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{where} is not JSON ({error})") from error
     if not isinstance(value, Mapping) or ("prompt" in value) == ("messages" in value):
         raise UsageError(f"{where} needs either the key 'prompt' or the key 'messages'")

@@ -26,7 +26,7 @@ from draftproof.train.check import (
     largest_difference,
     measured_acceptance,
 )
-from draftproof.train.loop import Look, Settings, Training, frequent_ids, split
+from draftproof.train.loop import Look, Settings, Training, frequent_ids, split, usable
 from draftproof.train.report import CARD, CHECKED_PROMPTS, card, facts_of
 from draftproof.train.speedup import time_head
 from draftproof.train.store import Text
@@ -109,6 +109,14 @@ def fresh_head(recipe: Recipe, view: TargetView, texts: Sequence[Text], seed: in
     raise UsageError(f"there is no head {recipe.method!r}; allowed: eagle, eagle3, medusa")
 
 
+def check_recipe(recipe: Recipe, target: LanguageModel) -> None:
+    """UsageError for what `fresh_head` would refuse whatever the texts are: to be called before any are written."""
+    view = target_view(target)
+    if recipe.start is not None:
+        load_head(recipe.start, view, recipe.method)
+    _check_layers(recipe.hidden_layers or (), view)
+
+
 def _more_ids(head: Eagle3, size: int, texts: Sequence[Text]) -> list[int]:
     """The head's draft vocabulary and what else the answers use most, `size` ids in all. UsageError for fewer than it has."""
     known = head.draft_ids.tolist()
@@ -139,6 +147,7 @@ def train_head(
     cache: where hidden states are kept between epochs and runs; None: they are made for every batch and never written."""
     view = target_view(target)
     train, held = split(texts)
+    usable(train, held)
     head = fresh_head(recipe, view, train, settings.seed, getattr(target, "module", None))
     if isinstance(head, Eagle3):
         recipe = replace(recipe, draft_vocab_size=len(head.draft_ids))
@@ -173,6 +182,7 @@ def _filled(cache: Cache, target: LanguageModel, view: TargetView, head: Head, t
 def _checked(target: LanguageModel, head: Head, held: Sequence[Text], foretold: Sequence[float], length: int) -> Trained:
     chosen = held[:CHECKED_PROMPTS]
     longest = max(text.answer for text in chosen)
+    length = min(length, len(foretold))  # of positions that were not trained nothing was foretold
     measured = measured_acceptance(target, drafter_of(head), chosen, length, min(longest, 128))
     difference = largest_difference(target, chosen[0], head.hidden_layers)
     faults = [*acceptance_faults(measured, foretold)]
