@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from draftproof.bench.runs import Run
 from draftproof.cli import main as cli
 from draftproof.core.params import SamplingParams
 from draftproof.core.rules import LOSSLESS, RULES
+from draftproof.errors import UsageError
 
 Document = Callable[..., dict[str, Any]]
 Refused = Callable[..., str]
@@ -60,7 +62,8 @@ def test_synthetic_acceptance_says_so_on_every_row(target: Path, draft: Path, pr
 def test_plan_has_its_keys_and_writes_a_page(
     target: Path, draft: Path, prompts: Path, tmp_path: Path, document: Document
 ) -> None:
-    flags = ("--draft", draft, "--method", "ngram", "-k", 1, "-k", 3, "--temperature", 1, "--seed", 2)
+    again = ("--method", "ngram", "--speculative-config", '{"method": "ngram", "num_speculative_tokens": 3}')
+    flags = ("--draft", draft, *again, "-k", 1, "--temperature", 1, "--seed", 2)
     files = ("--out", tmp_path / "p.json", "--html", tmp_path / "p.html")
     got = document("plan", "--target", target, "--prompts", prompts, *SMALL, *flags, *files)
     assert {c["num_speculative_tokens"] for c in got["choices"]} == {1, 3} and len(got["choices"]) == 4
@@ -185,6 +188,45 @@ def test_a_bench_that_is_ended_keeps_what_it_measured(
     assert "1 of 3 prompts" in kept["flags"][0]["message"]
 
 
+def test_a_bench_whose_arm_fails_keeps_what_was_measured_and_says_why(
+    target: Path, prompts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calls: list[int] = []
+
+    def run(self: OurArm, ids: tuple[int, ...], params: SamplingParams) -> Run:
+        calls.append(1)
+        if len(calls) == 6:
+            raise UsageError("the server went away")
+        return whole(self, ids, params)
+
+    whole = OurArm.run
+    monkeypatch.setattr(OurArm, "run", run)
+    flags = ("bench", "--target", target, "--prompts", prompts, *SMALL, "--repeat", 1, "--out", tmp_path / "a.json")
+    assert cli.run([str(flag) for flag in flags]) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == "draftproof: the server went away"
+    kept = json.loads((tmp_path / "a.json").read_text())
+    assert [len(arm["runs"]) for arm in kept["arms"]] == [1, 1]
+    assert "an arm failed (the server went away): every arm ran 1 of 3" in kept["flags"][0]["message"]
+
+
+def test_the_weights_of_every_model_are_in_the_result(
+    target: Path, draft: Path, prompts: Path, document: Document, refused: Refused
+) -> None:
+    """Two draft models are arms of their own; a configuration's model counts as one that --draft names."""
+    configs = [{"method": "draft_model", "model": str(model), "num_speculative_tokens": 2} for model in (draft, target)]
+    arms = [word for config in configs for word in ("--arm", json.dumps(config))]
+    common = ("--target", target, "--prompts", prompts, *SMALL, "--repeat", 1, "--per-workload", 1)
+    got = document("bench", *common, *arms)
+    names = [arm["name"] for arm in got["arms"]]
+    assert names[1:] == [f"draft_model k=2 model={model.name}" for model in (draft, target)]
+    hashes = got["provenance"]["model_hashes"]
+    assert set(hashes) == {"target", str(draft), str(target)}
+    assert hashes["target"] == hashes[str(target)] != hashes[str(draft)]
+    missing = '{"method": "eagle3", "model": "no/such/head"}'
+    assert "there is no folder no/such/head" in refused("bench", *common, "--arm", missing)
+    assert "there is no folder no/such/head" in refused("plan", "--target", target, "--speculative-config", missing)
+
+
 def test_plan_without_models_loads_none(document: Document, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("draftproof.models.load.load_model", None)
     got = document("plan", "--alpha", 0.8, "--cost-ratio", 0.11, "--verify-curve", "1:1,6:2.9", "-k", 5)
@@ -198,7 +240,7 @@ def test_plan_fits_80_columns(target: Path, prompts: Path, capsys: pytest.Captur
     captured = capsys.readouterr()
     lines = [line for line in captured.out.splitlines() if not line.startswith("speculative_config")]  # for copying
     assert max(map(len, lines)) <= 80 and any("ngram" in line for line in lines)
-    assert "of" in captured.err  # progress, though there is no terminal
+    assert re.search(r"^0 of \d+: 1/\d+ timing passes, ngram$", captured.err, re.MULTILINE)  # though there is no terminal
 
 
 def test_report_puts_runs_on_one_page(tmp_path: Path, document: Document, refused: Refused) -> None:
@@ -213,6 +255,15 @@ def test_report_puts_runs_on_one_page(tmp_path: Path, document: Document, refuse
     (tmp_path / "d.json").write_text("{")
     assert "is not JSON" in refused("report", tmp_path / "d.json", "--html", page)
     assert "cannot be read" in refused("report", tmp_path / "absent.json", "--html", page)
+    (tmp_path / "e.json").write_text('{"format": "draftproof.bench", "arms": []}')
+    assert "it lacks level, flags" in refused("report", tmp_path / "e.json", "--html", page)
+    again = tmp_path / "." / "a.json"
+    assert "is named twice" in refused("report", tmp_path / "a.json", again, "--html", page)
+    assert "the page would replace" in refused("report", tmp_path / "a.json", "--html", tmp_path / "a.json")
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "a.json").write_text((tmp_path / "b.json").read_text())
+    assert cli.run(["report", str(tmp_path / "a.json"), str(tmp_path / "more" / "a.json"), "--html", str(page)]) == 0
+    assert f"{tmp_path / 'a.json'}: " in page.read_text() and f"{tmp_path / 'more' / 'a.json'}: " in page.read_text()
 
 
 def test_report_holds_a_plan_against_a_bench(target: Path, prompts: Path, tmp_path: Path, document: Document) -> None:
@@ -265,6 +316,23 @@ def test_report_holds_a_plan_against_a_bench(target: Path, prompts: Path, tmp_pa
         (("export", "vllm", "x", "-k", "0"), "-k"),
         (("bench", "--turns", "second"), "allowed: first, all"),
         (("bench", "--presence-penalty", "9"), "presence_penalty"),
+        (("bench", "--draft", "x", "--arm", '{"method": "draft_model", "model": "y"}'), "--draft does nothing"),
+        (("bench", "--arm", "ngram:4", "--arm", "ngram:4"), "two arms are called 'ngram k=4'"),
+        (("bench", "--arm", "hf-plain", "--presence-penalty", "0.5"), "do not take presence_penalty"),
+        (("bench", "--arm", "http://127.0.0.1:9", "--logit-bias", '{"3": 1}'), "does not send logit_bias"),
+        (("bench", "--arm", "http://host:port"), "is not the address of a server"),
+        (("bench", "--arm", "hf-plain", "--synthetic-alpha", "0.5"), "draftproof's own arms only"),
+        (("bench", "--out", "x.html", "--html", "./x.html"), "the page would replace the result"),
+        (("plan", "--batch", "1,300"), "1 to 256 sequences"),
+        (("plan", "--speculative-config", '{"method": "ngram", "num_speculative_tokens": 40}'), "from 1 to 32"),
+        (
+            ("plan", "--speculative-config", '{"method": "draft_model", "model": "x", "tree": "2"}', "--batch", "1,2"),
+            "one size",
+        ),
+        (
+            ("plan", "--alpha", "0.5", "--card", "H100-SXM", "--cost-ratio", "0.1", "--draft-shape", "Llama-3.2-1B"),
+            "both say what a draft step costs",
+        ),
     ],
 )
 def test_wrong_usage_is_one_sentence(arguments: tuple[str, ...], said: str, refused: Refused) -> None:

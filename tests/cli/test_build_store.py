@@ -62,7 +62,7 @@ def test_what_cannot_be_built_is_refused(refused: Refused, target: Path, corpus:
     out = tmp_path / "x.store"
     common = ("build-store", corpus, "--target", target, "--out")
     assert "reads no store; allowed: ngram_cache, retrieval" in refused(*common, out, "--method", "suffix")
-    assert "its folder does not exist" in refused(*common, tmp_path / "no" / "x", "--method", "retrieval")
+    assert "there is no folder" in refused(*common, tmp_path / "no" / "x", "--method", "retrieval")
     assert "it is a folder" in refused(*common, tmp_path, "--method", "retrieval")
     missing = ("build-store", tmp_path / "nothing", "--target", target, "--out", out, "--method", "retrieval")
     assert "there is no file or folder" in refused(*missing)

@@ -75,3 +75,34 @@ def test_an_answer_is_shown_as_it_comes(
 def test_wrong_use_is_refused(target: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["chat", "--target", str(target), "--top-p", "7"]) == 2
     assert "top_p" in capsys.readouterr().err
+
+
+def test_flags_that_do_nothing_are_refused_before_the_first_turn(
+    target: Path, monkeypatch: pytest.MonkeyPatch, refused: Callable[..., str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    assert "--top-p does nothing" in refused("chat", "--target", target, "--temperature", 0, "--top-p", 0.5)
+
+
+def test_a_turn_that_no_longer_fits_loses_no_other(
+    target: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Piped in, the conversation ends there, with its document; on a terminal it goes on."""
+    said = ["the cat", "the dog " * 400, "the mat"]
+    flags = ("chat", "--target", str(target), "--temperature", "0", "--max-tokens", "4", "--json")
+    monkeypatch.setattr("sys.stdin", io.StringIO("".join(line + "\n" for line in said)))
+    assert cli.run(flags) == 2
+    captured = capsys.readouterr()
+    assert [turn["question"] for turn in json.loads(captured.out.splitlines()[-1])["turns"]] == ["the cat"]
+    assert "tokens; " in captured.err.splitlines()[-1]
+    lines = iter(said)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("draftproof.cli.chat._ask", lambda: next(lines, None) or end())
+    assert cli.run(flags) == 0
+    captured = capsys.readouterr()
+    assert [turn["question"] for turn in json.loads(captured.out.splitlines()[-1])["turns"]] == ["the cat", "the mat"]
+    assert "one must be left to generate" in captured.err
+
+
+def end() -> str:
+    raise EOFError

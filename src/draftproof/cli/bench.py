@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -44,8 +43,6 @@ Synthetic = Annotated[
         help="Accept drafts by chance, at 0.8 or by position 0.9,0.7: the costs of a draft yet to be made; worthless text.",
     ),
 ]
-Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the result, raw data included, to this file.")]
-Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page with tables and plots to this file.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -63,9 +60,9 @@ def bench(
     turns: Turns = "all",
     repeat: Repeat = 2,
     synthetic_alpha: Synthetic = None,
-    out: Out = None,
-    html: Html = None,
-    as_json: Annotated[bool, typer.Option("--json", metavar="", help="End with one JSON document on the last line.")] = False,
+    out: options.ResultFile = None,
+    html: options.Page = None,
+    as_json: options.Json = False,
     target: options.Target = None,
     draft: options.Draft = None,
     ignore_eos: Annotated[
@@ -83,22 +80,20 @@ def bench(
 
 def execute(flags: Mapping[str, Any]) -> None:
     """Check all flags, load, measure, show and write."""
-    from draftproof.bench.specs import parse_spec
+    from draftproof.bench.specs import check_specs, parse_spec, told_apart
     from draftproof.bench.synthetic import parse_rates
     from draftproof.bench.turns import check_turns
-    from draftproof.report.page import check_writable
 
     rates = None if flags["synthetic_alpha"] is None else parse_rates(flags["synthetic_alpha"])
     words = flags["arm"] or (["draft_model"] if flags["draft"] else [options.DEFAULT_METHOD])
-    specs = [parse_spec(word, flags["draft"]) for word in words]
-    if flags["draft"] and not any(spec.takes_draft for spec in specs):
+    specs = told_apart([parse_spec(word, flags["draft"]) for word in words])
+    if flags["draft"] and not any(spec.takes_draft(flags["draft"]) for spec in specs):
         raise UsageError("--draft does nothing without an arm that uses it: add --arm draft_model:4, for example")
     check_turns(flags["turns"])
     params = sampling(flags, DEFAULT_TOKENS)
+    check_specs(specs, params, rates)
     items = items_of(flags)
-    for name in ("out", "html"):
-        if flags[name] is not None:
-            check_writable(flags[name])
+    options.check_files(flags)
     document, ended_by = run(flags, specs, rates, params, items)
     show(document, flags)
     if ended_by is not None:
@@ -125,45 +120,17 @@ def items_of(flags: Mapping[str, Any]) -> list[Any]:
     return choose(read_items(flags["prompts"]), flags["per_workload"], flags["workload"] or ())
 
 
-def load_target(flags: Mapping[str, Any], configs: Iterable[Any]) -> tuple[Any, Any]:
-    """The target, and a function that loads draft models, each once. configs: those whose models must be there: names are
-    looked up before the model library is imported, which takes seconds, and before the target is loaded."""
-    from functools import cache
-
-    from draftproof.models.place import check_place
-    from draftproof.models.pull import DEFAULT_MODEL
-
-    check_place(flags["target"] or DEFAULT_MODEL)
-    drafting = (config.draft_model for config in configs)
-    for name in dict.fromkeys(wanted.model for wanted in drafting if wanted is not None and wanted.model is not None):
-        check_place(name)
-    import torch
-
-    from draftproof.models.load import load_model
-
-    if flags["threads"] is not None:
-        torch.set_num_threads(flags["threads"])
-    target = load_model(flags["target"] or DEFAULT_MODEL, dtype=flags["dtype"], device=flags["device"])
-    if target.tokenizer is None:
-        raise UsageError(f"{target.name} has no tokenizer, so it cannot read prompts of text; add one to its folder")
-
-    @cache
-    def drafts(name: str) -> Any:
-        return load_model(name, dtype=flags["dtype"], device=flags["device"])
-
-    return target, drafts
-
-
 def run(
     flags: Mapping[str, Any], specs: Any, rates: Any, params: Any, items: Any
-) -> tuple[dict[str, Any], KeyboardInterrupt | None]:
+) -> tuple[dict[str, Any], BaseException | None]:
     """Load and measure; the result document, and what ended the measurement early."""
-    from draftproof.bench.provenance import model_hash, provenance
+    from draftproof.bench.provenance import model_hashes, provenance
     from draftproof.bench.run import measure
     from draftproof.bench.specs import build_arms
     from draftproof.bench.summary import document
     from draftproof.bench.turns import with_later_turns
     from draftproof.bench.workload import encode
+    from draftproof.cli.loading import load_target
     from draftproof.cli.progress import telling
 
     target, drafts = load_target(flags, configs_of(specs, flags["draft"]))
@@ -173,9 +140,9 @@ def run(
         if flags["turns"] == "all":
             prompts = with_later_turns(prompts, target, params, progress)
         measurement = measure(arms, prompts, params, flags["repeat"], progress=progress)
-    hashes = {"target": model_hash(target)}
-    if flags["draft"]:
-        hashes["draft"] = model_hash(drafts(flags["draft"]))
+    loaded = {"draft" if name == flags["draft"] else name: model for (name, _), model in drafts.loaded.items()}
+    drafting = {arm.name: getattr(getattr(arm, "decoder", None), "drafter", None) for arm in arms}
+    hashes = model_hashes(target, loaded, drafting)
     where = provenance(target, seed=params.seed) | {"model_hashes": hashes, "draft": flags["draft"]}
     return document(measurement, decoder, where), measurement.ended_by
 

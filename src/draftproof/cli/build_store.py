@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from draftproof.cli.options import Json, Target
+from draftproof.cli.progress import waiting
 from draftproof.errors import UsageError
 
 Corpus = Annotated[
@@ -29,16 +31,6 @@ Kind = Annotated[
     ),
 ]
 Out = Annotated[Path, typer.Option("--out", metavar="FILE", help="File to write the store to; replaced if it is there.")]
-Target = Annotated[
-    str | None,
-    typer.Option(
-        "--target",
-        metavar="M",
-        help="The model it is for, of which the tokenizer is read. Default: the model of `draftproof pull`.",
-        show_default=False,
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON document on the last line.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -50,11 +42,11 @@ def build(corpus: Corpus, method: Kind, out: Out, target: Target = None, as_json
     """Count a corpus into a store: a safetensors file with a checksum, bound to the target's tokenizer."""
     from draftproof.drafters.stores.corpus import BUILDERS, build_store, corpus_files, read_documents
     from draftproof.drafters.stores.files import write_store
+    from draftproof.report.page import check_writable
 
     if method not in BUILDERS:
         raise UsageError(f"--method {method} reads no store; allowed: {', '.join(BUILDERS)}")
-    if out.is_dir() or not out.absolute().parent.is_dir():
-        raise UsageError(f"--out {out} cannot be written: {'it is a folder' if out.is_dir() else 'its folder does not exist'}")
+    check_writable(out)
     files = corpus_files(corpus)
     from draftproof.models.place import check_place
     from draftproof.models.pull import DEFAULT_MODEL
@@ -63,10 +55,11 @@ def build(corpus: Corpus, method: Kind, out: Out, target: Target = None, as_json
     from draftproof.models.load import load_tokenizer
 
     begin = perf_counter()
-    tokenizer = load_tokenizer(target or DEFAULT_MODEL)
-    documents = [tokenizer.encode(text, add_special_tokens=False) for file in files for text in read_documents(file)]
-    header, arrays = build_store(method, documents, tokenizer)
-    write_store(out, header, arrays)
+    with waiting(f"counting {len(files)} file" + ("" if len(files) == 1 else "s")):
+        tokenizer = load_tokenizer(target or DEFAULT_MODEL)
+        documents = [tokenizer.encode(text, add_special_tokens=False) for file in files for text in read_documents(file)]
+        header, arrays = build_store(method, documents, tokenizer)
+        write_store(out, header, arrays)
     told = {
         "store": str(out),
         "method": method,

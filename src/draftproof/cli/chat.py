@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -27,19 +27,6 @@ if TYPE_CHECKING:
 
 COMMANDS = {"/undo": "take back the last turn", "/reset": "begin again", "/help": "this list", "/exit": "leave; so does Ctrl-D"}
 
-System = Annotated[
-    str | None,
-    typer.Option("--system", metavar="TEXT", help="System message that goes before the conversation.", show_default=False),
-]
-Show = Annotated[
-    bool,
-    typer.Option(
-        "--show",
-        metavar="",
-        help="Colour each token by how it came: accepted draft, replacement of a rejected one, bonus or plain.",
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", metavar="", help="End with one JSON document on the last line.")]
 SHOWN_FLAGS = {name: flag for name, flag in options.TEXT_FLAGS.items() if name not in ("n", "logprobs")}
 
 
@@ -51,9 +38,9 @@ def register(app: typer.Typer) -> None:
 @options.with_flags(options.DRAFT_FLAGS, options.LAW_FLAGS, options.END_FLAGS, SHOWN_FLAGS, options.MACHINE_FLAGS)
 def chat(
     context: typer.Context,
-    system: System = None,
-    show: Show = False,
-    as_json: Json = False,
+    system: options.System = None,
+    show: options.Show = False,
+    as_json: options.Json = False,
     **_: Any,
 ) -> None:
     """Talk with a model, turn by turn; what was read stays read."""
@@ -61,24 +48,36 @@ def chat(
 
 
 def execute(flags: Mapping[str, Any]) -> None:
-    """Check all flags, load, and take turns until there are no more."""
-    from draftproof.cli.generate import load
+    """Check all flags, load, and take turns until there are no more. A turn that cannot be taken, as one that no longer fits,
+    is told, and on a terminal the conversation goes on."""
+    from draftproof.cli.generate import complete_params, load
 
     config = options.speculative_config(flags)
     overrides = options.sampling_overrides(flags)
     decoder = load(flags, config)
     turns: list[dict[str, Any]] = []
+    refused: UsageError | None = None
     with decoder.chat(system=flags["system"]) as conversation:
+        first = [*conversation.messages, {"role": "user", "content": "?"}]
+        complete_params(decoder, first, overrides)  # refuses flags that would do nothing, before a turn is typed
         for text in _inputs():
-            if text in COMMANDS or text.startswith("/"):
+            if text.startswith("/"):
                 if text == "/exit":
                     break
                 _obey(text, conversation)
                 continue
-            turns.append(_turn(decoder, conversation, text, flags, overrides))
+            try:
+                turns.append(_turn(decoder, conversation, text, flags, overrides))
+            except UsageError as error:
+                if not sys.stdin.isatty():
+                    refused = error
+                    break
+                print(error, file=sys.stderr)
         messages = list(conversation.messages)
     if flags["as_json"]:
         print(json.dumps({"turns": turns, "messages": messages, "config": decoder.config.as_dict()}))
+    if refused is not None:
+        raise refused
 
 
 def _turn(

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from draftproof.cli.options import Device, Dtype, Threads
+from draftproof.cli.options import Device, Dtype, Json, Threads
 from draftproof.errors import UsageError
 
 TargetName = Annotated[
@@ -25,7 +25,6 @@ DraftName = Annotated[
         "--draft", metavar="D", help="A draft model, or the folder of a head, to look at beside it.", show_default=False
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON document on the last line.")]
 
 
 def register(app: typer.Typer) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from draftproof.cli.options import Target
+from draftproof.cli.options import Json, Target
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a head: ours, or a published one.")]
 Out = Annotated[
@@ -21,7 +21,6 @@ Length = Annotated[
         "-k", metavar="N", min=1, help="Draft length in the command line. Default: the head's own.", show_default=False
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON document on the last line.")]
 
 
 def register(app: typer.Typer) -> None:

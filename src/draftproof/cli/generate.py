@@ -55,18 +55,7 @@ BatchSize = Annotated[
         show_default=False,
     ),
 ]
-System = Annotated[
-    str | None, typer.Option("--system", metavar="TEXT", help="System message that goes before the prompt.", show_default=False)
-]
 Raw = Annotated[bool, typer.Option("--raw", metavar="", help="Give the prompt as it is, without the model's chat template.")]
-Show = Annotated[
-    bool,
-    typer.Option(
-        "--show",
-        metavar="",
-        help="Colour each token by how it came: accepted draft, replacement of a rejected one, bonus or plain.",
-    ),
-]
 Compare = Annotated[
     bool,
     typer.Option(
@@ -86,7 +75,6 @@ Record = Annotated[
         show_default=False,
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", metavar="", help="End with one JSON document on the last line.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -101,13 +89,13 @@ def generate(
     file: File = None,
     out: Out = None,
     batch_size: BatchSize = None,
-    system: System = None,
+    system: options.System = None,
     raw: Raw = False,
-    show: Show = False,
+    show: options.Show = False,
     compare: Compare = False,
     repeat: Repeat = None,
     record: Record = None,
-    as_json: Json = False,
+    as_json: options.Json = False,
     **_: Any,
 ) -> None:
     """Generate text from a prompt, plainly or speculatively, or both side by side."""
@@ -170,25 +158,16 @@ def check_faces(flags: Mapping[str, Any], config: Mapping[str, Any], overrides: 
 
 
 def load(flags: Mapping[str, Any], config: Mapping[str, Any]) -> SpeculativeDecoder:
-    """The decoder the flags ask for. Names are looked up before the model library is imported, which takes seconds."""
+    """The decoder the flags ask for."""
+    from draftproof.cli.loading import load_target
     from draftproof.decode.config import SpeculativeConfig
     from draftproof.decode.decoder import SpeculativeDecoder
-    from draftproof.models.place import check_place
-    from draftproof.models.pull import DEFAULT_MODEL
 
-    check_place(flags["target"] or DEFAULT_MODEL)
-    wanted = SpeculativeConfig.from_dict(config).draft_model
-    if wanted is not None and wanted.model is not None:
-        check_place(wanted.model, wanted.revision)
-    import torch
-
-    if flags["threads"] is not None:
-        torch.set_num_threads(flags["threads"])
-    decoder = SpeculativeDecoder.from_pretrained(
-        flags["target"] or DEFAULT_MODEL, speculative_config=config, dtype=flags["dtype"], device=flags["device"]
-    )
-    if decoder.tokenizer is None:
-        raise UsageError(f"{decoder.target.name} has no tokenizer, so it cannot read a prompt of text; add one to its folder")
+    checked = SpeculativeConfig.from_dict(config)
+    target, drafts = load_target(flags, [checked])
+    wanted = checked.draft_model
+    draft = None if wanted is None or wanted.model is None else drafts(wanted.model, wanted.revision)
+    decoder = SpeculativeDecoder(draft, target, target.tokenizer, speculative_config=checked)
     if flags["lossless"] and not decoder.rule.lossless:
         raise UsageError(
             f"rule {decoder.rule.name!r} changes the target's law, which --lossless forbids: leave one of them out"

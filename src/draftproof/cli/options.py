@@ -317,3 +317,32 @@ Workloads = Annotated[
 PerWorkload = Annotated[
     int | None, typer.Option("--per-workload", metavar="N", min=1, help="Only the first N prompts of each kind.")
 ]
+
+System = Annotated[
+    str | None,
+    typer.Option("--system", metavar="TEXT", help="System message that goes before what is asked.", show_default=False),
+]
+Show = Annotated[
+    bool,
+    typer.Option(
+        "--show",
+        metavar="",
+        help="Colour each token by how it came: accepted draft, replacement of a rejected one, bonus or plain.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", metavar="", help="End with one JSON document on the last line.")]
+ResultFile = Annotated[
+    Path | None, typer.Option("--out", metavar="FILE", help="Write the result, raw data included, to this file.")
+]
+Page = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page with tables and plots to this file.")]
+
+
+def check_files(flags: Mapping[str, Any]) -> None:
+    """UsageError when what `ResultFile` and `Page` name could not be written, or is one file."""
+    from draftproof.report.page import check_writable
+
+    named = [flags[name] for name in ("out", "html") if flags[name] is not None]
+    for path in named:
+        check_writable(path)
+    if len(named) > len({path.resolve() for path in named}):
+        raise UsageError(f"--out and --html both name {named[0]}: the page would replace the result")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -96,8 +95,6 @@ Turns = Annotated[
         show_default=False,
     ),
 ]
-Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the JSON document to this file.")]
-Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page with tables and plots to this file.")]
 PANEL = "What if (no model is loaded)"
 
 
@@ -126,9 +123,9 @@ def plan(
     per_workload: options.PerWorkload = None,
     turns: Turns = None,
     answers: Answers = None,
-    out: Out = None,
-    html: Html = None,
-    as_json: Annotated[bool, typer.Option("--json", metavar="", help="End with one JSON document on the last line.")] = False,
+    out: options.ResultFile = None,
+    html: options.Page = None,
+    as_json: options.Json = False,
     alpha: Annotated[
         float | None, _what_if("--alpha", help="Share of drafted tokens that are accepted; asks without any model.")
     ] = None,
@@ -162,11 +159,7 @@ def plan(
 
 def execute(flags: Mapping[str, Any]) -> None:
     """Check all flags, plan, show and write."""
-    from draftproof.report.page import check_writable
-
-    for name in ("out", "html"):
-        if flags[name] is not None:
-            check_writable(flags[name])
+    options.check_files(flags)
     if flags["alpha"] is not None:
         for name in MODEL_ONLY:
             if flags[name] not in (None, [], ()):
@@ -192,6 +185,8 @@ def _from_numbers(flags: Mapping[str, Any]) -> dict[str, Any]:
             raise UsageError(f"{options.spelled(name)} describes a --card: add one, as --card H100-SXM")
     if flags["card"] is not None and flags["verify_curve"] is not None:
         raise UsageError("--card and --verify-curve both say what verification costs: leave one of them out")
+    if flags["draft_shape"] is not None and flags["cost_ratio"] is not None:
+        raise UsageError("--draft-shape and --cost-ratio both say what a draft step costs: leave one of them out")
     shapes = {name: flags[name] for name in ("target_shape", "draft_shape") if flags[name] is not None}
     return what_if(
         flags["alpha"],
@@ -227,7 +222,10 @@ def configs(flags: Mapping[str, Any]) -> list[Any]:
         if name != "none" and not (modelled and drafts):  # plain decoding is what everything is compared with
             given.append({"method": name} | rule)
     given += [options.parse_json("--speculative-config", text) for text in flags["speculative_config"] or ()]
-    found = [SpeculativeConfig.from_dict(config) for config in given or [{"method": options.DEFAULT_METHOD} | rule]]
+    found: list[SpeculativeConfig] = []
+    for config in map(SpeculativeConfig.from_dict, given or [{"method": options.DEFAULT_METHOD} | rule]):
+        if all(_drafter(config) != _drafter(other) for other in found):
+            found.append(config)
     if any(config.method == "none" or config.num_speculative_tokens == 0 for config in found):
         raise UsageError("--speculative-config names no method, or a length of 0, so nothing would be drafted")
     for config in found:
@@ -235,6 +233,11 @@ def configs(flags: Mapping[str, Any]) -> list[Any]:
     if flags["num_speculative_tokens"] and all(config.shape is not None for config in found) and not flags["tree"]:
         raise UsageError("-k is the length of a chain, and all drafters have trees: leave one of them out")
     return found
+
+
+def _drafter(config: Any) -> dict[str, Any]:
+    """What a configuration says but for the draft length: all lengths are foretold of one drafter."""
+    return {key: value for key, value in config.as_dict().items() if key != "num_speculative_tokens"}
 
 
 def lengths_of(flags: Mapping[str, Any]) -> list[int]:
@@ -246,7 +249,7 @@ def lengths_of(flags: Mapping[str, Any]) -> list[int]:
     return sorted({*(flags["num_speculative_tokens"] or LENGTHS), *(k for k in named if k > 0)})
 
 
-def candidates_of(flags: Mapping[str, Any], asked: Sequence[Any], drafts: Callable[[str], Any]) -> list[Any]:
+def candidates_of(flags: Mapping[str, Any], asked: Sequence[Any], drafts: Callable[..., Any]) -> list[Any]:
     """Candidates with their draft models loaded; trees go to those that take them. UsageError when none does."""
     from draftproof.plan.candidate import Candidate
 
@@ -256,7 +259,7 @@ def candidates_of(flags: Mapping[str, Any], asked: Sequence[Any], drafts: Callab
     found = []
     for config in asked:
         takes = config.spec.trees and config.shape is None
-        draft = drafts(config.model) if config.spec.model == "draft" else None
+        draft = drafts(config.model, config.revision) if config.spec.model == "draft" else None
         found.append(Candidate(config, draft, shapes if takes else ()))
     return found
 
@@ -271,17 +274,19 @@ def _check_shapes(flags: Mapping[str, Any]) -> None:
 
 
 def _from_models(flags: Mapping[str, Any]) -> dict[str, Any]:
-    from draftproof.bench.provenance import model_hash, provenance
+    from draftproof.bench.provenance import model_hashes, provenance
     from draftproof.bench.turns import check_turns, with_later_turns
     from draftproof.bench.workload import encode
-    from draftproof.cli.bench import items_of, load_target, sampling
+    from draftproof.cli.bench import items_of, sampling
+    from draftproof.cli.loading import load_target
     from draftproof.cli.progress import telling
     from draftproof.plan.document import document
-    from draftproof.plan.plan import make_plan
+    from draftproof.plan.plan import check_request, make_plan
 
     asked = configs(flags)
     _check_shapes(flags)
-    sizes, turns = _sizes(flags), check_turns(flags["turns"] or "all")
+    sizes, lengths, turns = _sizes(flags), lengths_of(flags), check_turns(flags["turns"] or "all")
+    check_request(lengths, sizes, all(config.shape is not None for config in asked))
     params = sampling({**flags, "ignore_eos": False}, DEFAULT_TOKENS)
     items = items_of(flags)
     if flags["answers"] is not None and all(item.answer for item in items):
@@ -293,12 +298,13 @@ def _from_models(flags: Mapping[str, Any]) -> dict[str, Any]:
         if turns == "all":
             prompts = with_later_turns(prompts, target, params, progress)
         made = make_plan(
-            *(target, candidates, prompts, params, lengths_of(flags)),
+            *(target, candidates, prompts, params, lengths),
             progress=progress,
             batch=sizes,
             answers=flags["answers"],
         )
-    hashes = {"target": model_hash(target)} | {c.name: model_hash(c.draft) for c in candidates if c.draft is not None}
+    loaded = {c.name: c.draft for c in candidates if c.draft is not None}
+    hashes = model_hashes(target, loaded, {c.name: c.drafter(target) for c in candidates})
     return document(made, provenance(target, seed=params.seed) | {"model_hashes": hashes})
 
 

@@ -1,6 +1,7 @@
 """A bar on standard error for long work; without a terminal, a line now and then, so that a log shows life too.
 
-A count that goes back, or has another total, is a new one: it gets a bar, or a line, of its own at once.
+A count that goes back, or has another total, is a new one: it gets a bar, or a line, of its own at once. Work that cannot say
+how far it is, as loading a model, is told of once it has taken two seconds.
 """
 
 from __future__ import annotations
@@ -8,9 +9,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Lock, Timer
 from time import monotonic
 
 LINE_SECONDS = 10.0
+QUIET_SECONDS = 2.0
+"""Work that takes less is not told of."""
 WORDS = 40
 
 
@@ -35,6 +39,41 @@ def telling() -> Iterator[Callable[[str, int, int], None]]:
             bar.update(task, completed=done, total=total, description=_cut(what), visible=True, refresh=True)
 
         yield tell
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Tell of `what` while it lasts, from QUIET_SECONDS on: a turning sign with the time that has passed; without a terminal
+    one line. A thread does so, for the work itself calls nobody."""
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    sign = Progress(*columns, console=console, transient=True)
+    sign.add_task(_cut(what), total=None)
+    lock, is_over = Lock(), False
+
+    def tell() -> None:
+        with lock:
+            if is_over:
+                return
+            if console.is_terminal:
+                sign.start()
+            else:
+                print(f"{what} ...", file=sys.stderr, flush=True)
+
+    timer = Timer(QUIET_SECONDS, tell)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        with lock:
+            is_over = True
+        if sign.live.is_started:
+            sign.stop()
 
 
 def _new_counts() -> Callable[[int, int], bool]:

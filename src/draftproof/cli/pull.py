@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from time import perf_counter
 from typing import Annotated
 
 import typer
 
+from draftproof.cli.options import Json
+from draftproof.cli.progress import waiting
 from draftproof.errors import UsageError
 
 Name = Annotated[
     str | None, typer.Argument(metavar="NAME", help="What to pull. Default: the default model.", show_default=False)
 ]
 Listed = Annotated[bool, typer.Option("--list", metavar="", help="Show what can be pulled, and what is here already.")]
-Json = Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON document on the last line.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -56,22 +55,9 @@ def pull_model(name: str, as_json: bool) -> None:
     from draftproof.models.pull import pull as fetch
 
     begin = perf_counter()
-    with _spinner(f"pulling {name}"):
+    with waiting(f"pulling {name}"):
         folder = fetch(name)
     if as_json:
         typer.echo(json.dumps({"name": name, "folder": str(folder), "seconds": perf_counter() - begin}))
     else:
         typer.echo(f"{name} is in {folder}")
-
-
-@contextmanager
-def _spinner(text: str) -> Iterator[None]:
-    """A turning sign with the time that has passed, on a terminal only."""
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        progress.add_task(text, total=None)
-        yield

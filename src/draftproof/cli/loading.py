@@ -1,0 +1,60 @@
+"""The models a verb works with: names looked up first, then loaded, with a sign of life."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from draftproof.cli.progress import waiting
+from draftproof.errors import UsageError
+
+if TYPE_CHECKING:
+    from draftproof.decode.config import SpeculativeConfig
+
+
+class Drafts:
+    """Draft models, each loaded when it is first asked for. loaded: (name, revision) -> model."""
+
+    def __init__(self, dtype: str, device: str) -> None:
+        self._how: dict[str, Any] = {"dtype": dtype, "device": device}
+        self.loaded: dict[tuple[str, str | None], Any] = {}
+
+    def __call__(self, name: str, revision: str | None = None) -> Any:
+        from draftproof.models.load import load_model
+
+        if (name, revision) not in self.loaded:
+            with waiting(f"loading {name}"):
+                self.loaded[name, revision] = load_model(name, revision=revision, **self._how)
+        return self.loaded[name, revision]
+
+
+def load_target(flags: Mapping[str, Any], configs: Iterable[SpeculativeConfig] = ()) -> tuple[Any, Drafts]:
+    """The target with its tokenizer, and what loads draft models. configs: those whose draft models must be there: names are
+    looked up before the model library is imported, which takes seconds, and before the target is loaded.
+
+    UsageError: a name at which nothing is, or a target without a tokenizer."""
+    from draftproof.models.place import check_place
+    from draftproof.models.pull import DEFAULT_MODEL
+
+    name = flags["target"] or DEFAULT_MODEL
+    check_place(name)
+    configs = list(configs)
+    wanted = [config.draft_model for config in configs]
+    for draft, revision in dict.fromkeys((one.model, one.revision) for one in wanted if one is not None):
+        if draft is not None:
+            check_place(draft, revision)
+    for member in (one for config in configs for one in config.members):
+        if member.spec.model == "folder" and member.model is not None and not Path(member.model).expanduser().is_dir():
+            raise UsageError(f"there is no folder {member.model}, in which method {member.method!r} would find its head")
+    with waiting(f"loading {name}"):
+        import torch
+
+        if flags["threads"] is not None:
+            torch.set_num_threads(flags["threads"])
+        from draftproof.models.load import load_model
+
+        target = load_model(name, dtype=flags["dtype"], device=flags["device"])
+    if target.tokenizer is None:
+        raise UsageError(f"{target.name} has no tokenizer, so it cannot read a prompt of text; add one to its folder")
+    return target, Drafts(flags["dtype"], flags["device"])
