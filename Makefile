@@ -55,7 +55,7 @@ imports: $(STAMP)
 	$(BIN)/lint-imports --no-logo
 
 sizes: $(STAMP)
-	$(BIN)/python tools/check_sizes.py
+	$(BIN)/python tools/check_sizes.py src benchmarks examples tools tests
 
 format: $(STAMP)  ## rewrite the sources as `check` wants them
 	$(BIN)/ruff format .

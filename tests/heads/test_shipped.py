@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+import torch
 
 from draftproof import SamplingParams, SpeculativeDecoder
 from draftproof.decode.possible import methods_possible
@@ -10,6 +13,7 @@ from draftproof.errors import UsageError
 from draftproof.heads import shipped
 from draftproof.heads.eagle3 import Eagle3
 from draftproof.heads.folder import save_head
+from draftproof.heads.layouts import read_layout
 from draftproof.heads.target import target_view
 from draftproof.models.hf import HFModel
 from tiny import llama
@@ -47,3 +51,15 @@ def test_the_command_line_drafts_with_it_where_there_is_one(tmp_path, monkeypatc
     (tmp_path / "smollm2-135m-instruct" / "config.json").write_text("{}")
     assert usual_method(None) == {"method": "auto", "drafters": ["suffix", "eagle3"]}
     assert usual_method("some-other-model") == {"method": "ngram"}
+
+
+def test_the_file_that_is_shipped_is_whole_small_and_described():
+    """Read without its target, and without a network: which target it is for, what it drafts among, how large it is."""
+    (folder,) = [path for path in shipped.FOLDER.iterdir() if path.is_dir()]
+    size = sum(file.stat().st_size for file in folder.iterdir())
+    stored = read_layout(folder)
+    assert size < 20_000_000 and stored.method == "eagle3"
+    assert stored.tensors["fc.weight"].dtype == torch.bfloat16 and stored.about_target["fingerprint"]
+    assert len(stored.tensors["d2t"]) == len(stored.tensors["lm_head.weight"]) == 8192
+    page = (Path(__file__).parents[2] / "docs" / "default_head.md").read_text(encoding="utf-8")
+    assert f"{size / 1e6:.1f} MB in bfloat16" in page and "8,192" in page
