@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 
+import numpy as np
 import pytest
 import torch
 
@@ -201,7 +202,7 @@ def test_bfloat16_rows_part_from_their_solo_runs_at_ties_only():
     for mine, other in zip(decoder.generate(PROMPTS, params), alone(decoder, PROMPTS, params), strict=True):
         differing = [i for i, (a, b) in enumerate(zip(mine.token_ids, other.token_ids, strict=True)) if a != b]
         if differing:
-            best, second = sorted(other.logprobs[differing[0]].top.values(), reverse=True)[:2]
+            (_, best), (_, second) = other.logprobs[differing[0]].top
             assert best - second < 0.15
 
 
@@ -217,8 +218,30 @@ def test_wrong_requests_are_refused_before_any_pass():
             decoder.generate([[1], [2]], params, batch_size=0)
         with pytest.raises(UsageError, match="prompt 1: params is a dict"):
             decoder.generate([[1], [2]], [params, {}])
+        with pytest.raises(UsageError, match="prompt 1: logit_bias has token id 900"):
+            decoder.as_finished([[1], [2]], [params, SamplingParams(logit_bias={900: 1.0})])
+        with pytest.raises(UsageError, match="prompt 1: allowed_token_ids, suppress_tokens"):
+            decoder.as_finished([[1], [2]], [params, SamplingParams(allowed_token_ids=[3], suppress_tokens=[3])])
+        with pytest.raises(UsageError, match="several prompts are a list"):
+            decoder.as_finished("w1 w2", params)
     assert sizes == []
     assert decoder.generate([[1]], params)[0].token_ids
+
+
+def test_a_draft_length_that_a_tree_has_not_is_refused_before_any_pass():
+    decoder = make("ngram", tree="2,1")
+    with watched(decoder.target) as (sizes, _, _), pytest.raises(UsageError, match="prompt 1: num_speculative_tokens is 5"):
+        decoder.as_finished([[1], [2]], [SamplingParams(), SamplingParams(num_speculative_tokens=5)])
+    assert sizes == []
+
+
+def test_prompts_may_be_arrays():
+    decoder = make("ngram")
+    params = SamplingParams(temperature=0, max_tokens=6)
+    arrays = [torch.tensor([1, 2, 3]), np.array([4, 5])]
+    assert [r.token_ids for r in decoder.generate(arrays, params)] == [
+        decoder.generate(array.tolist(), params).token_ids for array in arrays
+    ]
 
 
 def test_models_without_shared_passes_run_the_same_rows():

@@ -155,6 +155,8 @@ class Decoder:
 
     def _requests(self, prompts: Sequence[Any], params: Any) -> list[Asked]:
         """Every prompt's ids and parameters; a UsageError of one of several says which."""
+        if isinstance(prompts, str) or not isinstance(prompts, Sequence):
+            raise UsageError("several prompts are a list of strings, lists of token ids or lists of chat messages")
         if isinstance(params, Sequence):
             if len(params) != len(prompts):
                 raise UsageError(
@@ -181,6 +183,8 @@ class Decoder:
         params = self._params(params, len(ids))
         if params.max_tokens is None and limit is None:
             raise UsageError(f"max_tokens is needed: {self.target.name} has no context limit to stop at")
+        self._pipeline(ids, params)  # refuses token ids outside the vocabulary, and bans that leave no token
+        self.drafter_for(params)  # refuses a draft length that the drafter does not have
         return ids, params
 
     def _params(self, params: SamplingParams | None, num_prompt_tokens: int) -> SamplingParams:

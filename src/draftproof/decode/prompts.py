@@ -12,10 +12,10 @@ Prompt = str | Sequence[int] | Sequence[Message]
 
 
 def is_batch(prompt: Prompt | Sequence[Prompt]) -> bool:
-    """Whether `prompt` is a list of prompts (strings, lists of ids, lists of messages) rather than one."""
+    """Whether `prompt` is a list of prompts (strings, lists or arrays of ids, lists of messages) rather than one."""
     if isinstance(prompt, str) or not isinstance(prompt, Sequence):
         return False
-    return bool(prompt) and all(isinstance(item, (str, Sequence)) for item in prompt)
+    return bool(prompt) and all(isinstance(item, (str, Sequence)) or getattr(item, "ndim", 0) > 0 for item in prompt)
 
 
 def prompt_ids(prompt: Any, tokenizer: Any, vocab_size: int) -> tuple[int, ...]:
