@@ -18,7 +18,13 @@ import draftproof
 import tiny
 from draftproof.drafters.ngram import NGram
 from draftproof.errors import UsageError
+from draftproof.heads.eagle import Eagle
+from draftproof.heads.eagle3 import Eagle3
+from draftproof.heads.folder import save_head
+from draftproof.heads.medusa import Medusa
+from draftproof.heads.target import target_view
 from draftproof.hf.request import rows
+from draftproof.models.hf import HFModel
 from hf_calls import prompts
 
 # What comes back, and what is left behind.
@@ -46,6 +52,38 @@ def test_drafters_from_a_folder_and_none(model: Any, draft: Any, tmp_path: Path)
     assert found.statistics[0].method == "draft_model"
     found = model.generate(**prompts(8), drafter="none", **hooked)
     assert (found.statistics[0].method, found.statistics[0].num_drafts) == ("none", 0)
+
+
+@pytest.mark.parametrize("method", ["medusa", "eagle", "eagle3"])
+def test_heads_from_a_folder(model: Any, method: str, tmp_path: Path) -> None:
+    view = target_view(HFModel(model))
+    heads = {
+        "medusa": lambda: Medusa.of(view),
+        "eagle": lambda: Eagle.of(view),
+        "eagle3": lambda: Eagle3.of(view, range(0, 64, 2)),
+    }
+    save_head(tmp_path, heads[method](), view)
+    options = {"do_sample": False, "max_new_tokens": 12, "return_dict_in_generate": True}
+    found = model.generate(
+        **prompts(8), custom_generate=draftproof.hf.generate, drafter={"method": method, "model": str(tmp_path)}, **options
+    )
+    assert torch.equal(found.sequences, model.generate(**prompts(8), **options).sequences)
+    assert found.statistics[0].method == method and found.statistics[0].num_draft_tokens > 0
+
+
+def test_several_drafters_with_a_model_among_them(model: Any, draft: Any, tmp_path: Path) -> None:
+    draft.save_pretrained(tmp_path)
+    listed = ["ngram", {"method": "draft_model", "model": str(tmp_path)}]
+    costs = {"verify": {"1": 1.0, "9": 1.1}, "draft": 0.05}
+    options = {"do_sample": False, "max_new_tokens": 12, "return_dict_in_generate": True}
+    found = model.generate(
+        **prompts(8),
+        custom_generate=draftproof.hf.generate,
+        drafter={"method": "auto", "drafters": listed, "costs": costs},
+        **options,
+    )
+    assert torch.equal(found.sequences, model.generate(**prompts(8), **options).sequences)
+    assert found.statistics[0].method == "auto" and found.statistics[0].num_draft_tokens > 0
 
 
 def test_models_are_left_as_they_were(model: Any, draft: Any) -> None:

@@ -186,11 +186,11 @@ def _decoder(drafter: Any, config: Mapping[str, Any] | None, target: HFModel) ->
         return _RowDecoder(draft, target, speculative_config=config)
     whole = {"method": drafter} | dict(config or {}) if isinstance(drafter, str) else drafter
     parsed = SpeculativeConfig.from_dict(whole)
-    draft = None
-    if parsed.model is not None:
+    draft, wanted = None, parsed.draft_model
+    if wanted is not None and wanted.model is not None:
         from draftproof.models.load import load_model
 
-        draft = load_model(parsed.model, dtype=target.dtype, device=target.device, revision=parsed.revision)
+        draft = load_model(wanted.model, dtype=target.dtype, device=target.device, revision=wanted.revision)
     return _RowDecoder(draft, target, speculative_config=parsed)
 
 
