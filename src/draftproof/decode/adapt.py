@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 from draftproof.core.round_costs import RoundCosts
@@ -12,6 +12,7 @@ from draftproof.decode.lengths import LENGTHS
 from draftproof.decode.lengths.auto_off import Ledger
 from draftproof.decode.measured_costs import measured_costs, members, most_read
 from draftproof.drafters.protocol import Drafter
+from draftproof.errors import UsageError
 
 if TYPE_CHECKING:
     from draftproof.decode.config import SpeculativeConfig
@@ -63,9 +64,11 @@ def length_controller(config: SpeculativeConfig, drafter: Drafter | None) -> Len
 
 
 def _costs(given: Mapping[str, object] | None, name: str) -> RoundCosts:
-    """A drafter's costs: from a table by drafter, or the one table for all."""
+    """A drafter's costs: from a table by drafter, or the one table for all. UsageError when none is its."""
     if given is None:
         return RoundCosts()
+    if name not in given and not {field.name for field in fields(RoundCosts)} & set(given):
+        raise UsageError(f"costs has tables for {', '.join(map(str, given))} and none for {name!r}; give one for every drafter")
     return RoundCosts.from_dict(given.get(name, given))
 
 

@@ -54,11 +54,13 @@ def _made(
         config = {"method": "draft_model", "model": getattr(draft, "name", "draft model")} | dict(config or {})
     if not isinstance(config, SpeculativeConfig):
         config = SpeculativeConfig.from_dict(config)
+    wanted = config.draft_model
+    if draft is not None and wanted is None:
+        raise UsageError(f"a draft model was given, but method {config.method!r} takes none: leave one of them out")
     if config.method == "none":
         _refuse_idle_keys(config)
         return config, None
     model = None
-    wanted = config.draft_model
     if wanted is not None and draft is None:
         raise UsageError(f'method "{config.method}" needs a draft model: pass one, or use SpeculativeDecoder.from_pretrained')
     if wanted is not None:
@@ -113,7 +115,7 @@ def _own_drafter(
         raise UsageError(f"{type(draft).__name__} is not a Drafter: it lacks {', '.join(missing)} (see docs/add_a_drafter.md)")
     settings = config if isinstance(config, SpeculativeConfig) else SpeculativeConfig.from_dict(config)
     if settings.method != "none":
-        raise UsageError(f"method {settings.method!r} contradicts the drafter given ({draft.name!r}); leave the method out")
+        raise UsageError(contradiction(settings.method, draft))
     if settings.tree is not None:
         raise UsageError(f"tree: the drafter given ({draft.name!r}) decides its own shape; leave the tree out")
     if draft.trees and not target.supports_trees:
@@ -124,6 +126,12 @@ def _own_drafter(
     usual = METHODS["draft_model"].length if settings.length_rule == "fixed" else MOST
     length = settings.num_speculative_tokens or (usual if shape is None else shape.depth)
     return replace(settings, num_speculative_tokens=length), draft
+
+
+def contradiction(method: str, drafter: Any) -> str:
+    """What is wrong with a method beside a drafter of the caller's."""
+    name = getattr(drafter, "name", type(drafter).__name__)
+    return f"method {method!r} contradicts the drafter given ({name!r}); leave the method out"
 
 
 def check_vocabularies(target: LanguageModel, draft: LanguageModel) -> None:

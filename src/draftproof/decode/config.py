@@ -36,13 +36,11 @@ class SpeculativeConfig:
     ("token" for sampled drafts, "match" for fixed ones, "traversal" for sampled trees). tree: a shape instead of a chain,
     children per level ("2,2,1") or parents ("-1,-1,0"); its depth is the draft length. num_speculative_tokens_per_batch_size:
     [[first, last, k], ...], the draft length for batches of those sizes; the longest is num_speculative_tokens when that is
-    left out.
-    adaptive: a name in LENGTHS, true for
-    "survival", false for "fixed"; num_speculative_tokens is then the longest draft. auto_off: stop drafting where it costs more
-    than it gives, so that a text of 200 tokens takes at most this share of work beyond plain decoding; true is 0.03, and the
-    default wherever lengths are weighed against costs. costs: the table they are weighed by (see `RoundCosts`), for all
-    drafters or by drafter; measured when the decoder is made unless given. options: the keys that only this method reads, as
-    given (see `option`)."""
+    left out. adaptive: a name in LENGTHS, true for "survival", false for "fixed"; num_speculative_tokens is then the longest
+    draft. auto_off: stop drafting where it costs more than it gives, so that a text of 200 tokens takes at most this share of
+    work beyond plain decoding; true is 0.03, and the default wherever lengths are weighed against costs. costs: the table they
+    are weighed by (see `RoundCosts`), for all drafters or by drafter; measured when the decoder is made unless given. options:
+    the keys that only this method reads, as given (see `option`)."""
 
     method: str = "none"
     model: str | None = None

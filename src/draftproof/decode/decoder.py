@@ -46,6 +46,7 @@ class SpeculativeDecoder(Decoder):
         self.rule = _fitting_rule(self.config, self.drafter)
         self.draft_schedule = self.config.schedule
         self.config = with_costs(self)
+        length_controller(self.config, self.drafter)  # refuses costs of other drafters
 
     @classmethod
     def from_pretrained(
@@ -60,10 +61,14 @@ class SpeculativeDecoder(Decoder):
     ) -> SpeculativeDecoder:
         """Load `target`, and the draft model if the config names one, by hub id, folder, GGUF file or short name.
 
-        options: `device_map`, `revision`, `trust_remote_code`, passed on to the target. The config is checked first."""
+        drafter: one of your own in the place of a method; the config then only says length and rule. options: `device_map`,
+        `revision`, `trust_remote_code`, passed on to the target. The config is checked first."""
+        from draftproof.decode.build import contradiction
         from draftproof.models.place import check_place
 
         config = SpeculativeConfig.from_dict(speculative_config)
+        if drafter is not None and config.method != "none":
+            raise UsageError(contradiction(config.method, drafter))
         wanted = config.draft_model
         if wanted is not None and wanted.model is not None:
             check_place(wanted.model, wanted.revision)  # not after minutes of loading the target
@@ -74,7 +79,7 @@ class SpeculativeDecoder(Decoder):
         if wanted is not None:
             assert wanted.model is not None
             draft = load_model(wanted.model, dtype=dtype, device=device, revision=wanted.revision)
-        return cls(draft, model, model.tokenizer, speculative_config=config)
+        return cls(draft, model, model.tokenizer, speculative_config=config if drafter is None else speculative_config)
 
     @property
     def longest_draft(self) -> int:
