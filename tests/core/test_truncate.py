@@ -11,7 +11,7 @@ import torch
 
 from draftproof.core.dense import dense_laws, dense_scores
 from draftproof.core.records import Array
-from draftproof.core.truncate import Truncation, scale_and_divisor, write_law, write_scores
+from draftproof.core.truncate import Truncation, largest_ids, scale_and_divisor, write_law, write_scores
 
 
 def law_by_definition(x: Array, truncation: Truncation) -> Array:
@@ -130,3 +130,14 @@ def test_the_two_step_division_is_exact(itemsize: int, exponent: int) -> None:
             assert float(found) == pytest.approx(float(exact), rel=1e-6, abs=1e-30)
         else:
             assert found <= -1000
+
+
+@pytest.mark.parametrize("size", [5, 4500, 20_000])
+@pytest.mark.parametrize("count", [0, 1, 3, 10, 70])
+def test_the_largest_are_those_of_a_whole_sort(size: int, count: int) -> None:
+    """Values from a short list, so that many are equal, and a third of them removed."""
+    rng = np.random.default_rng([size, count])
+    x = rng.integers(0, 12, size).astype(np.float32)
+    x[rng.random(size) < 1 / 3] = -np.inf
+    whole = [int(i) for i in np.argsort(-x, kind="stable")[:count] if x[i] > -np.inf]
+    assert [int(i) for i in largest_ids(x, count) if x[i] > -np.inf] == whole

@@ -13,6 +13,8 @@ from accelerate.hooks import AlignDevicesHook, add_hook_to_module
 
 from cache_families import FAMILIES
 from draftproof import SamplingParams, SpeculativeDecoder
+from draftproof.drafters.protocol import Wants
+from draftproof.errors import InvalidLogitsError
 from draftproof.models.hf import HFModel
 from draftproof.models.protocol import Output, Step, extend
 from draftproof.models.session import HFSession
@@ -132,3 +134,50 @@ def test_what_a_draft_model_gives_is_moved_once():
         assert where(output.logits) == where(output.hidden[1]) == FIRST
         assert draft.device == target.output_device == HOST, "the model itself stays"
         output.logits[0, 0] = 1.0  # still writable
+
+
+class Insists:
+    """Drafts token 9, which the processor below forbids and after which it allows nothing, and goes on from there."""
+
+    name, trees, selections, wants = "insists", False, frozenset({"fixed"}), Wants()
+
+    def open(self, request):
+        return self
+
+    def propose(self, context, draft):
+        for token in (9, 1, 2)[: draft.room]:
+            draft.guess(token)
+
+    def observe(self, seen):
+        pass
+
+    def state_key(self):
+        return ()
+
+    def close(self):
+        pass
+
+
+def grammar(input_ids, scores):
+    """No continuation after token 9, which itself is not allowed."""
+    if input_ids.tolist()[0][-1] == 9:
+        return torch.full_like(scores, -torch.inf)
+    scores = scores.clone()
+    scores[:, 9] = -torch.inf
+    return scores
+
+
+@pytest.mark.parametrize("settings", [GREEDY, SAMPLED, {"temperature": 0.8, "top_p": 0.9, "seed": 3}])
+@pytest.mark.parametrize("rule", ["match", "token", "block"])
+def test_a_row_without_a_law_counts_only_where_the_text_goes(rule, settings):
+    """Rows behind a rejected draft may have no law; on an accelerator all rows are made at once, and only those on the way may
+    complain."""
+    params = SamplingParams(max_tokens=6, logits_processors=[grammar], **settings)
+    config = {"num_speculative_tokens": 3, "rule": rule}
+    expected = SpeculativeDecoder(Insists(), on(HOST), speculative_config=config).generate([1, 2, 3], params)
+    with pretended():
+        result = SpeculativeDecoder(Insists(), on(FIRST), speculative_config=config).generate([1, 2, 3], params)
+        with pytest.raises(InvalidLogitsError):
+            SpeculativeDecoder(Insists(), on(FIRST), speculative_config=config).generate([1, 2, 9], params)
+    assert result.token_ids == expected.token_ids
+    assert result.stats.num_draft_tokens > 0

@@ -23,7 +23,7 @@ from draftproof.core.params import SamplingParams
 from draftproof.core.penalties import Penalties
 from draftproof.core.processors import Processors
 from draftproof.core.records import Array
-from draftproof.core.truncate import Truncation, write_law, write_scores
+from draftproof.core.truncate import Truncation, largest_ids, write_law, write_scores
 from draftproof.errors import InvalidLogitsError, UsageError
 
 Path = Sequence[int]
@@ -48,7 +48,7 @@ class LawPipeline:
         self._truncation = Truncation.of(params, vocab_size)
         self._edits = self._bans.biased or self._bans.active or self._penalties.active or bool(self._processors)
         self.reads_history = self._bans.reads_history or self._penalties.active or bool(self._processors) or bool(self._warpers)
-        self._invalid: Array = None
+        self._held: list[Array] = []
 
     def law(self, logits: Array, context: Sequence[int], path: Path = ()) -> Array:
         """The law [vocab] of the token after `context + path`.
@@ -89,8 +89,10 @@ class LawPipeline:
         x = self._processed(logits[None, :], context, [path])[0][0]
         if not math.isfinite(x.max()):
             raise self._complaint(logits[None, :], x[None, :], 0, context, path)
-        xp = array_namespace(x)
-        order = xp.argsort(x, descending=True, stable=True)[:count]
+        if is_numpy_array(x):
+            order = largest_ids(x, count)
+        else:
+            order = array_namespace(x).argsort(x, descending=True, stable=True)[:count]
         pairs = zip(order.tolist(), x[order].tolist(), strict=True)
         return [int(token) for token, score in pairs if math.isfinite(score)]
 
@@ -107,9 +109,13 @@ class LawPipeline:
     def check(self) -> None:
         """Raise the InvalidLogitsError that `laws` on an accelerator holds back so as not to wait for it. Once a round, where
         the round waits anyway; on a CPU there is never anything to raise."""
-        invalid, self._invalid = self._invalid, None
-        if invalid is not None and bool(invalid):
-            raise InvalidLogitsError("a row of logits of this round holds NaN or infinity, or allows no token")
+        refuse_invalid(self.held_back())
+
+    def held_back(self) -> list[Array]:
+        """Whether each row has no law [n] bool, for every call of `laws` on an accelerator since this was last asked: for who
+        looks at some of the rows only."""
+        held, self._held = self._held, []
+        return held
 
     def _processed(self, logits: Array, context: Sequence[int], paths: Sequence[Path]) -> tuple[Array, bool]:
         """Everything before the temperature: [n, vocab] float32 or float64, NumPy for what is in a CPU's memory; and whether
@@ -160,8 +166,7 @@ class LawPipeline:
             scores = dense_scores(x, self._truncation)
             self._warpers.apply(scores, context, paths)
             laws = softmax(scores)
-        invalid = xp.any(~xp.isfinite(xp.max(x, axis=-1))) | xp.any(~xp.isfinite(laws[:, 0]))
-        self._invalid = invalid if self._invalid is None else self._invalid | invalid
+        self._held.append(~(xp.isfinite(xp.max(x, axis=-1)) & xp.isfinite(laws[:, 0])))
         return laws
 
     def _complaint(self, logits: Array, x: Array, row: int, context: Sequence[int], path: Path) -> InvalidLogitsError:
@@ -179,6 +184,12 @@ class LawPipeline:
         if np.isneginf(raw).all():
             return InvalidLogitsError(f"{where} are all -inf: the model allows no token")
         return InvalidLogitsError(f"{where} are all -inf after bans and logits processors: no token is allowed there")
+
+
+def refuse_invalid(held: Sequence[Array]) -> None:
+    """Raise an InvalidLogitsError if one of these rows has no law; see `LawPipeline.held_back`. Waits for the device."""
+    if held and bool(array_namespace(held[0]).concat(list(held)).any()):
+        raise InvalidLogitsError("a row of logits of this round holds NaN or infinity, or allows no token")
 
 
 def _in_memory(logits: Array) -> tuple[Array, bool]:
@@ -211,5 +222,5 @@ def _widened(logits: Any) -> Array:
 
 def _on_cpu(row: Array) -> Array:
     if is_torch_array(row):
-        row = row.detach().double().cpu().numpy()
+        row = row.detach().cpu().double().numpy()
     return np.asarray(row, dtype=np.float64)

@@ -115,6 +115,14 @@ def _top_k_ids(x: Array, k: int) -> Array:
     return kept if ids is None else ids[kept]
 
 
+def largest_ids(x: Array, count: int) -> Array:
+    """Ids of the `count` largest of `x` [vocab], the best first, the lowest id among equals; those at -inf may be left out."""
+    if count < 1:
+        return np.zeros(0, np.int64)
+    ids = _top_k_ids(x, min(count, x.size))
+    return ids[np.argsort(-x[ids], kind="stable")][:count]
+
+
 def _kth_largest(values: Array, k: int) -> Array:
     place = values.size - k
     return np.partition(values, place)[place]

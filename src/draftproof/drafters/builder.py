@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from array_api_compat import array_namespace
+from array_api_compat import array_namespace, is_numpy_array
 
 from draftproof.core.chance import Chance
-from draftproof.core.laws import in_memory
+from draftproof.core.laws import as_numpy, in_memory
 from draftproof.core.records import ROOT, Array, Beside, Draft, Selection
 from draftproof.core.siblings import without
+from draftproof.core.truncate import largest_ids
 from draftproof.errors import InvalidLogitsError, UsageError
 
 LengthPolicy = Callable[[Array | None, int], bool]
@@ -216,7 +217,9 @@ class DraftBuilder:
 
 def _likeliest(law: Array, count: int) -> list[int]:
     """The `count` likeliest tokens of `law` [vocab] that have mass, the likeliest first, the lowest id among equals."""
-    xp = array_namespace(law)
-    order = xp.argsort(law, descending=True, stable=True)[:count]
-    masses = law[order].tolist() if count > 0 else []
-    return [int(token) for token, mass in zip(order.tolist(), masses, strict=False) if mass > 0]
+    law = as_numpy(law)
+    if is_numpy_array(law):
+        order = largest_ids(law, count)
+    else:
+        order = array_namespace(law).argsort(law, descending=True, stable=True)[: max(count, 0)]
+    return [int(token) for token, mass in zip(order.tolist(), law[order].tolist(), strict=True) if mass > 0]
