@@ -6,7 +6,9 @@ import pytest
 
 from draftproof import SpeculativeDecoder
 from draftproof.audit.toys import pairs
+from draftproof.core.records import Round, Seconds
 from draftproof.core.round_costs import RoundCosts
+from draftproof.decode.live_costs import LiveCosts
 from sampling import assert_law, draw_many, exact_law
 
 PROMPT, TOKENS, SIZE = [0, 1, 0], 2, 3000
@@ -54,3 +56,15 @@ def test_the_law_is_the_targets(rule):
     fault = unsure_drafts_dropped(pair.target, pair.draft)
     samples = draw_many(made, PROMPT, SIZE, max_tokens=TOKENS + 2, ignore_eos=True)
     assert_law([tokens[:TOKENS] for tokens in samples], law, fault)
+
+
+def test_costs_of_trees_follow_the_clock_by_what_was_read():
+    """Nine tokens were read in the time that the table foretells for nine: a step is as long as it was thought to be, whatever
+    the number of levels."""
+    by_token = RoundCosts(verify=((1, 1.0), (9, 1.8)), draft=0.1)
+    by_level = RoundCosts(verify=((1, 1.0), (2, 1.4), (3, 1.8)), draft=0.1)
+    live = LiveCosts(by_level, by_token)
+    seconds = Seconds(verify=1.8, draft_forward=0.4)
+    live.observe(Round(5, (0,) * 8, (-1, -1, -1, 0, 0, 1, 1, 2), (0,), ("replacement",), 0, 1, seconds=seconds), 2)
+    assert live.costs.draft == pytest.approx(0.1 + 0.1 * (0.2 - 0.1))
+    assert live.by_token.draft == live.costs.draft

@@ -15,6 +15,7 @@ from draftproof.bench.arms import peak_memory
 from draftproof.bench.runs import Chunk, Run
 from draftproof.core.params import SamplingParams
 from draftproof.errors import UsageError
+from draftproof.models.steps import wait_for
 
 KINDS = ("plain", "assisted", "lookup")
 _UNDERSTOOD = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "max_tokens", "min_tokens", "ignore_eos", "seed")
@@ -185,12 +186,8 @@ def check_params(params: SamplingParams) -> None:
 
 
 def _clock(device: Any) -> Callable[[], float]:
-    if device.type != "cuda":
-        return perf_counter
-    import torch
-
     def waiting() -> float:
-        torch.cuda.synchronize(device)
+        wait_for(device)
         return perf_counter()
 
     return waiting

@@ -101,7 +101,8 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Seconds:
-    """Wall-clock seconds of one round. `draft_forward` is the part of `draft` spent inside model forwards."""
+    """Wall-clock seconds of one round. `draft_forward` is the part of `draft` spent inside model forwards. A GPU's passes are
+    not waited for: their time counts where their numbers are first looked at, in `draft` and `rest`."""
 
     draft: float = 0.0
     draft_forward: float = 0.0

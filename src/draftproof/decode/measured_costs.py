@@ -7,8 +7,10 @@ a little differently.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -18,6 +20,7 @@ from draftproof.core.records import Seconds
 from draftproof.core.round_costs import RoundCosts
 from draftproof.drafters.protocol import Drafter
 from draftproof.models.protocol import LanguageModel, Session, Step
+from draftproof.models.steps import wait_for
 
 if TYPE_CHECKING:
     from draftproof.decode.decoder import SpeculativeDecoder
@@ -48,7 +51,8 @@ def measured_costs(decoder: SpeculativeDecoder, clock: Clock = perf_counter) -> 
         passes = (draft_model_of(drafter), most_read(drafter, limits.get(name, length)))
         if passes not in timed:
             timed[passes] = pass_costs(decoder.target, *passes, clock)
-        found[name] = replace(timed[passes], **_outside(decoder, drafter))
+        with passes_waited_for(decoder):
+            found[name] = replace(timed[passes], **_outside(decoder, drafter))
     return found
 
 
@@ -174,6 +178,26 @@ def _outside(decoder: SpeculativeDecoder, drafter: Drafter) -> dict[str, Any]:
     step = max(extra(long) - extra(short), 0.0) / (LONG - SHORT) if long else 0.0
     read = max(outside_passes(short[0], drafter) - rest - extra(short), 0.0) / max(size - 1, 1)
     return {"fixed": max(extra(short) - SHORT * step, 0.0) / token, "draft": step / token, "read": read / token}
+
+
+@contextmanager
+def passes_waited_for(decoder: SpeculativeDecoder) -> Iterator[None]:
+    """Within, a pass on a GPU is over when it returns, so that a round's seconds stand where they are spent, in its passes.
+    Else they would stand where the round first looks at a number; decoding itself leaves it so, for waiting costs time."""
+    drafters = members(decoder.drafter).values() if decoder.drafter is not None else ()
+    models: list[Any] = [decoder.target, *filter(None, map(draft_model_of, drafters))]
+    with ExitStack() as restored:
+        for model in models:
+            if getattr(getattr(model, "device", None), "type", "cpu") == "cuda":
+                restored.callback(setattr, model, "extend_many", model.extend_many)
+                model.extend_many = partial(_waited_for, model.extend_many, model.device)
+        yield
+
+
+def _waited_for(extend_many: Callable[..., Any], device: Any, steps: Sequence[Step]) -> Any:
+    outputs = extend_many(steps)
+    wait_for(device)
+    return outputs
 
 
 def outside_passes(seconds: Seconds, drafter: Drafter | None) -> float:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from draftproof.models.load import has_native_bfloat16
+from draftproof.models.steps import wait_for
 
 PACKAGES = ("draftproof", "torch", "transformers", "numpy", "accelerate", "peft", "gguf", "safetensors", "tokenizers")
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -105,12 +106,10 @@ def dtype_speed(
 
 def _product(weight: torch.Tensor, rows: int, clock: Callable[[], float]) -> float:
     given = weight[:rows]
-    if weight.device.type == "cuda":
-        torch.cuda.synchronize(weight.device)
+    wait_for(weight.device)
     begin = clock()
     torch.mm(given, weight)
-    if weight.device.type == "cuda":
-        torch.cuda.synchronize(weight.device)
+    wait_for(weight.device)
     return clock() - begin
 
 

@@ -1,4 +1,4 @@
-"""How long a model's passes take here: a plain step, and a short verification."""
+"""How long a model's passes take here: a plain step, and a short verification; and waiting for a GPU."""
 
 from __future__ import annotations
 
@@ -11,6 +11,14 @@ from draftproof.models.protocol import Step, extend
 TOKENS = (1, 5)
 CONTEXT = 32
 REPEATS = 5
+
+
+def wait_for(device: Any) -> None:
+    """Until everything asked of `device` is done, if it is a GPU; other devices return from a pass when it is over."""
+    if getattr(device, "type", "cpu") == "cuda":
+        import torch
+
+        torch.cuda.synchronize(device)
 
 
 def pass_seconds(model: Any) -> dict[str, float]:

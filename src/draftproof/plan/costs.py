@@ -21,8 +21,9 @@ from draftproof.core.params import SamplingParams
 from draftproof.core.records import Round
 from draftproof.core.verify_curve import VerifyCurve
 from draftproof.decode.decoder import SpeculativeDecoder
-from draftproof.decode.measured_costs import outside_passes
+from draftproof.decode.measured_costs import outside_passes, passes_waited_for
 from draftproof.models.protocol import LanguageModel, Session, Step
+from draftproof.models.steps import wait_for
 
 LENGTHS = (1, 2, 3, 4, 5, 6, 7, 9, 12, 16, 17, 24, 32, 33)
 """Tokens in a pass: every one a short draft leads to, then fewer; up to 32 drafts and the pending token."""
@@ -190,15 +191,8 @@ class PassTimer:
             session.rollback(len(self.context))
         began = self._clock()
         model.extend_many([Step(session, tokens) for session in sessions])
-        _wait(model)
+        wait_for(getattr(model, "device", None))
         return self._clock() - began
-
-
-def _wait(model: Any) -> None:
-    if getattr(getattr(model, "device", None), "type", "cpu") == "cuda":
-        import torch
-
-        torch.cuda.synchronize(model.device)
 
 
 def time_outside(
@@ -206,11 +200,12 @@ def time_outside(
 ) -> Outside:
     """Run the real decoder for a few tokens, plainly and with each draft length, and read what is not a forward."""
     short = replace(params, max_tokens=tokens, ignore_eos=True, min_tokens=0)
-    plain = [r for r in decoder.plain.generate(prompt, short).rounds if not r.reads_prompt]
     rounds: list[Round] = []
-    for length in lengths:
-        run = replace(short, num_speculative_tokens=length, max_tokens=max(tokens, 2 * length + 2))
-        rounds += [r for r in decoder.generate(prompt, run).rounds if not r.reads_prompt]
+    with passes_waited_for(decoder):
+        plain = [r for r in decoder.plain.generate(prompt, short).rounds if not r.reads_prompt]
+        for length in lengths:
+            run = replace(short, num_speculative_tokens=length, max_tokens=max(tokens, 2 * length + 2))
+            rounds += [r for r in decoder.generate(prompt, run).rounds if not r.reads_prompt]
     return fit_outside(
         [r.seconds.rest for r in plain], [(len(r.draft_tokens), outside_passes(r.seconds, decoder.drafter)) for r in rounds]
     )
