@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from draftproof import SamplingParams, SpeculativeDecoder, TableModel
-from draftproof.decode.chat import common_prefix
+from draftproof.core.history import common_prefix
 from draftproof.drafters.ngram import NGram
 from draftproof.errors import UsageError
 from tiny import llama, word_tokenizer
@@ -217,3 +217,36 @@ def test_an_index_follows_a_context_that_shrank_and_changed():
     for prompt in ([0, 1, 2, 0, 1], [0, 1, 5, 6, 0, 1], [3, 3], [0, 1, 5, 0, 1, 5, 0, 1]):
         warm, cold = session.generate(prompt, params), decoder.generate(prompt, params)
         assert [r.draft_tokens for r in warm.rounds] == [r.draft_tokens for r in cold.rounds]
+
+
+def test_a_refused_question_loses_nothing():
+    chat = make().chat()
+    params = SamplingParams(temperature=0, max_tokens=6)
+    chat.send("w1 w2", params)
+    read = chat.num_tokens
+    for wrong in (SamplingParams(logit_bias={900: 1.0}), SamplingParams(max_tokens=4, stop_token_ids=[900])):
+        with pytest.raises(UsageError, match="token id 900"):
+            chat.send("w3", wrong)
+    assert chat.num_tokens == read > 0
+    assert chat.send("w3", params).num_cached_tokens >= read - 1
+
+
+def test_an_interrupt_within_a_round_leaves_a_session_that_can_go_on():
+    """Between the pass over a tree and what is kept of it, the session can neither go on nor be rolled back into the tree."""
+    decoder = make("same", tree="2,1", num_speculative_tokens=2)
+    params = SamplingParams(temperature=0, max_tokens=8)
+    chat = decoder.chat()
+    chat.send("w1 w2", params)
+    asked = [*chat.messages, {"role": "user", "content": "w3"}]
+    expected = decoder.generate(asked, params).token_ids
+    extend_many = decoder.target.extend_many
+
+    def interrupted(steps):
+        extend_many(steps)
+        raise KeyboardInterrupt
+
+    decoder.target.extend_many = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        chat.send("w3", params)
+    decoder.target.extend_many = extend_many
+    assert chat.send("w3", params).token_ids == expected

@@ -202,3 +202,16 @@ def test_a_text_longer_than_the_draft_models_context_goes_on_plainly():
     assert result.token_ids == made.plain.generate("The quick brown fox", params).token_ids
     assert any("outgrew its 16 tokens" in (record.note or "") for record in result.rounds)
     assert torch.get_default_dtype() == torch.float32
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_a_processor_may_force_a_token_that_the_draft_model_does_not_have(route):
+    """As transformers' processors of forced tokens do: token 2 is spelled by no token of the draft model."""
+
+    def forced(ids, scores):
+        scores = torch.full_like(scores, -torch.inf)
+        scores[:, 2] = 0.0
+        return scores
+
+    params = SamplingParams(max_tokens=6, temperature=0, logits_processors=[forced])
+    assert toy(route).generate([0, 1], params).token_ids == (2,) * 6

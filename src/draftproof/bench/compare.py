@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any
 
+from draftproof.core.history import common_prefix
 from draftproof.core.params import SamplingParams
 from draftproof.core.records import Round
 from draftproof.decode.decoder import Decoder, SpeculativeDecoder
@@ -91,8 +92,7 @@ def first_difference_of(
     """Where `ours` parts from plain decoding's tokens `theirs` after one prompt; None when they are the same."""
     if tuple(ours) == tuple(theirs):
         return None
-    pairs = zip(ours, theirs, strict=False)
-    position = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(ours), len(theirs)))
+    position = common_prefix(ours, theirs)
     return FirstDifference(
         position=position,
         plain_token=theirs[position] if position < len(theirs) else None,

@@ -31,8 +31,7 @@ class History:
         tokens = self._tokens
         shared = len(tokens)
         if list(context[:shared]) != tokens:
-            pairs = zip(tokens, context, strict=False)
-            shared = next((i for i, (ours, theirs) in enumerate(pairs) if ours != theirs), min(len(tokens), len(context)))
+            shared = common_prefix(tokens, context)
         if shared == len(tokens) == len(context):
             return
         while len(tokens) > shared:
@@ -83,3 +82,9 @@ def index(x: Array, values: Sequence[int]) -> Array:
     """`values` as an int64 index array beside `x`."""
     xp = array_namespace(x)
     return xp.asarray(values, dtype=xp.int64, device=device(x))
+
+
+def common_prefix(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many tokens both begin with."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))

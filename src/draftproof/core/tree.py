@@ -83,9 +83,7 @@ class TreeShape:
     @cached_property
     def levels(self) -> tuple[tuple[int, ...], ...]:
         """The nodes of each level, the first level first."""
-        depths: list[int] = []
-        for parent in self.parents:
-            depths.append(0 if parent == ROOT else depths[parent] + 1)
+        depths = node_depths(self.parents)
         return tuple(tuple(n for n, d in enumerate(depths) if d == level) for level in range(max(depths) + 1))
 
     @property
@@ -95,6 +93,14 @@ class TreeShape:
     @property
     def is_chain(self) -> bool:
         return len(self) == self.depth
+
+
+def node_depths(parents: Sequence[int]) -> list[int]:
+    """The level of every node, 0 for those under `ROOT`; a parent comes before its children."""
+    depths: list[int] = []
+    for parent in parents:
+        depths.append(0 if parent == ROOT else depths[parent] + 1)
+    return depths
 
 
 def tree_text(parents: Sequence[int]) -> str:

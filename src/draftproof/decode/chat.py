@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from draftproof.core.history import common_prefix
 from draftproof.core.params import SamplingParams
 from draftproof.core.records import Round
 from draftproof.decode.batch import set_draft_length
@@ -93,13 +94,15 @@ class DecoderSession:
 
     @contextmanager
     def _one_at_a_time(self) -> Generator[None, None, None]:
-        """A turn that fails leaves nothing behind; one that is closed or cancelled ends between two rounds and keeps what was
-        read."""
+        """A turn that fails, or is interrupted within a round, leaves nothing behind; one that is closed or cancelled ends
+        between two rounds and keeps what was read."""
         if not self._turn.acquire(blocking=False):
             raise UsageError("this session is busy with another turn; open one session for each conversation")
         try:
             yield
-        except Exception:
+        except GeneratorExit:
+            raise
+        except BaseException:
             self.close()
             raise
         finally:
@@ -195,12 +198,6 @@ class Chat:
         result = yield from pieces
         self.messages = [*asked, {"role": "assistant", "content": result.text}]
         return result
-
-
-def common_prefix(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many tokens both begin with."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def _result_of(turn: Generator[Piece, None, Result]) -> Result:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from draftproof.core.records import Array, Round
 from draftproof.core.round_costs import RoundCosts
+from draftproof.core.tree import node_depths
 from draftproof.decode.lengths.acceptance import strength_class
 from draftproof.decode.lengths.auto_off import PROBE, Ledger, Switch
 from draftproof.decode.lengths.protocol import LengthRule
@@ -61,7 +62,7 @@ class Member:
     ) -> None:
         self.name, self.rule, self.costs = name, rule, costs
         self.by_token, self.longest = by_token, longest
-        self.live = LiveCosts(costs) if live else None
+        self.live = LiveCosts(costs, by_token) if live else None
         self.read = 0
         """Committed tokens this drafter has read."""
         self._auto_off = auto_off
@@ -149,7 +150,7 @@ class Member:
         """Take new costs from the times of a round, when live."""
         if self.live is not None:
             self.live.observe(record, steps)
-            self.costs = self.live.costs
+            self.costs, self.by_token = self.live.costs, self.live.by_token
             if hasattr(self.rule, "costs"):
                 self.rule.costs = self.costs
 
@@ -239,10 +240,7 @@ class LengthController:
 
 def _levels(record: Round) -> int:
     """How deep the draft was."""
-    depths: list[int] = []
-    for parent in record.draft_parents:
-        depths.append(1 if parent < 0 else depths[parent] + 1)
-    return max(depths, default=0)
+    return 1 + max(node_depths(record.draft_parents), default=-1)
 
 
 def _joined(plans: Sequence[tuple[Plan, Member]]) -> str:

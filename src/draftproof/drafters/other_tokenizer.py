@@ -16,6 +16,7 @@ from typing import Literal
 
 from array_api_compat import array_namespace, device
 
+from draftproof.core.history import common_prefix
 from draftproof.core.records import Array, Observation, Selection
 from draftproof.drafters.builder import DraftBuilder
 from draftproof.drafters.protocol import Request, Wants
@@ -91,7 +92,7 @@ class OtherTokenizerSession:
             limit = f"outgrew its {self._model.max_length} tokens" if ids else "says nothing in its tokens"
             draft.note(f"the text {limit}: the draft model is left out")
             return
-        common = _common_length(self._session.tokens, ids)
+        common = common_prefix(self._session.tokens, ids)
         self._session.rollback(min(common, len(ids) - 1))
         self._drafted_by = self.route
         try:
@@ -113,7 +114,10 @@ class OtherTokenizerSession:
                 draft.guess(self._laws.greedy_tokens(logits[None, :], context, [path])[0])
             else:
                 draft.draw(law)
-            unread = (self._between.draft_of[draft.path()[-1]],)
+            drawn = self._between.draft_of.get(draft.path()[-1])
+            if drawn is None:  # a logits processor forced a token that the draft model cannot read
+                return
+            unread = (drawn,)
 
     def _shared_logits(self, row: Array) -> Array:
         """The draft model's row over the target's ids [vocab]: -inf but for the shared tokens."""
@@ -159,9 +163,3 @@ class OtherTokenizerSession:
 
     def close(self) -> None:
         self._session.close()
-
-
-def _common_length(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many first entries two sequences share."""
-    pairs = zip(one, other, strict=False)
-    return next((place for place, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from draftproof.core.tree import node_depths
 from draftproof.errors import UsageError
 
 
@@ -22,14 +23,6 @@ def check_parents(parents: Sequence[int], num_tokens: int) -> None:
     for node, parent in enumerate(parents):
         if not -1 <= parent < node:
             raise UsageError(f"parents[{node}] is {parent}; a parent is -1 or an earlier token (below {node})")
-
-
-def tree_depths(parents: Sequence[int]) -> list[int]:
-    """Depth of every token below the context: 0 for those whose parent is -1. Its position is length + depth."""
-    depths: list[int] = []
-    for parent in parents:
-        depths.append(depths[parent] + 1 if parent >= 0 else 0)
-    return depths
 
 
 def ancestors(parents: Sequence[int]) -> torch.Tensor:
@@ -63,7 +56,7 @@ class Layout:
 
     def positions(self) -> list[int]:
         """The absolute position of every token."""
-        depths = range(self.count) if self.parents is None else tree_depths(self.parents)
+        depths = range(self.count) if self.parents is None else node_depths(self.parents)
         return [self.start + depth for depth in depths]
 
 

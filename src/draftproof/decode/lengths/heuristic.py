@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from draftproof.core.records import Round
+from draftproof.core.tree import node_depths
 from draftproof.decode.lengths.fixed import Fixed
 
 FIRST = 5
@@ -29,16 +30,8 @@ class Heuristic(Fixed):
     def observe(self, record: Round) -> None:
         super().observe(record)
         if record.draft_tokens:
-            whole = record.num_accepted_tokens == 1 + max(_depths(record.draft_parents))
+            whole = record.num_accepted_tokens == 1 + max(node_depths(record.draft_parents))
             self._next = self._next + 2 if whole else max(self._next - 1, 1)
 
     def state_key(self) -> Hashable:
         return (self._next, super().state_key())
-
-
-def _depths(parents: tuple[int, ...]) -> list[int]:
-    """The level of every node, from 0."""
-    depths: list[int] = []
-    for parent in parents:
-        depths.append(0 if parent < 0 else depths[parent] + 1)
-    return depths
