@@ -287,3 +287,24 @@ def test_rotary_settings_come_from_the_target_and_are_kept(tmp_path):
     x, places = torch.zeros(1, 1, 8), torch.tensor([[5]])
     assert torch.equal(loaded._rotary[0](x, places)[0], head._rotary[0](x, places)[0])
     assert not torch.allclose(loaded._rotary[0](x, places)[0], fresh("eagle3", view())._rotary[0](x, places)[0])
+
+
+def test_a_folder_in_the_home_directory(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    target = view()
+    save_head("~/head", fresh("eagle", target), target)
+    assert (tmp_path / "head" / "config.json").is_file()
+    load_head("~/head", target, "eagle")
+
+
+def test_a_head_written_over_another_has_no_config_until_it_is_whole(tmp_path, monkeypatch):
+    target = view()
+    save_head(tmp_path, fresh("eagle", target), target)
+
+    def fails(*_):
+        raise OSError("no space left")
+
+    monkeypatch.setattr("safetensors.torch.save_file", fails)
+    with pytest.raises(OSError, match="no space"):
+        save_head(tmp_path, fresh("medusa", target), target)
+    assert not (tmp_path / "config.json").exists()

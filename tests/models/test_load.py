@@ -209,3 +209,8 @@ def test_what_a_killed_conversion_left_is_removed_by_the_next(tmp_path, capsys):
     shutil.rmtree(folder)
     assert converted_gguf(file) == folder
     assert sorted(place.name for place in folder.parent.iterdir()) == sorted([other.name, folder.name])
+
+
+def test_a_device_that_is_not_there_or_has_no_float64_is_refused():
+    with pytest.raises(UsageError, match="device 'mps' cannot be used here: .*; use cpu"):
+        load.choose_device("mps")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 
 import pytest
 import torch
@@ -161,3 +162,35 @@ def test_models_without_layers_to_take_are_refused_by_name():
     with pytest.raises(UnsupportedModelError, match="scales attention by the number of the layer"):
         early_exit(HFModel(scaled), 1)
     assert isinstance(GPT2LMHeadModel(GPT2Config(n_layer=1, n_embd=8, n_head=2)), GPT2LMHeadModel)
+
+
+def test_passes_of_a_slice_and_its_target_take_turns():
+    """Both attend through the same layers, whose way of attending is another while a pass of ours runs: a pass of the slice
+    that ended within one of the target would set it back."""
+    target = four_layers("llama")
+    draft = early_exit(target, 2)
+    contexts = [PROMPT, PROMPT[::-1]]
+    expected = [read(target, [*context, 7])[-1] for context in contexts]
+    sessions = [target.open() for _ in contexts]
+    for session, context in zip(sessions, contexts, strict=True):
+        extend(Step(session, context))
+    begun, within = threading.Event(), threading.Event()
+    other = threading.Thread(target=read, args=(draft, PROMPT))
+
+    def meet(*_):
+        if threading.current_thread() is other:
+            begun.set()
+            within.wait(timeout=1.0)  # for the target's pass, which waits in turn
+        elif begun.is_set():
+            within.set()
+            other.join()
+
+    handle = layers_of(target.module)[0].register_forward_hook(meet)
+    other.start()
+    assert begun.wait(timeout=60)
+    outputs = target.extend_many([Step(session, [7]) for session in sessions])
+    handle.remove()
+    other.join()
+    assert target.shares_passes
+    for output, row in zip(outputs, expected, strict=True):
+        torch.testing.assert_close(output.logits[0], row)

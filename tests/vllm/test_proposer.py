@@ -214,3 +214,11 @@ def test_what_cannot_be_done_inside_vllm_is_refused(kind, asked, said):
 def test_every_class_is_found_by_the_path_vllm_is_given():
     for name in draftproof.vllm.__all__:
         assert callable(getattr(draftproof.vllm, name).propose)
+
+
+def test_a_text_may_hold_ids_beyond_the_vocabulary():
+    """Place holders of an image, say: they are looked up like any token and never proposed."""
+    text = np.array([[1, VOCAB + 3, 2, 5, 1, 0, 0]], np.int32)
+    for kind in (Suffix, NGram, Auto):
+        drafts = kind(engine_config()).propose([[1]], np.array([5]), text)
+        assert drafts == [[]], kind

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from functools import lru_cache
 from heapq import heappop, heappush
-from itertools import islice
 
 from draftproof.core.records import ROOT, Observation, Selection
 from draftproof.core.tree import TreeShape
@@ -59,7 +58,7 @@ class RecyclingSession:
             path = draft.path(node)
             listed = self._table.get(path[-1] if path else context[-1], ())
             allowed = (token for token in listed if not self._laws.forbids(token, context, path))
-            for child, token in zip(children, islice(allowed, draft.room_under(node) and len(children)), strict=False):
+            for child, token in zip(children, allowed, strict=False):
                 if draft.room_under(node) <= 0:
                     return
                 placed[child] = draft.guess(token, node)

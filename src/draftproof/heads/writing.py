@@ -33,8 +33,9 @@ def write_folder(folder: str | Path, config: Mapping[str, Any], tensors: Mapping
     """Write `model.safetensors` and `config.json`; the config appears last, so a folder with one is complete."""
     from safetensors.torch import save_file
 
-    path = Path(folder)
+    path = Path(folder).expanduser()
     path.mkdir(parents=True, exist_ok=True)
+    (path / "config.json").unlink(missing_ok=True)  # of a head that was here before
     save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, path / "model.safetensors")
     part = path / "config.json.part"
     part.write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")

@@ -130,6 +130,10 @@ class HFModel:
         """Hand out logits and hidden states on `device` from now on: a draft model on its target's, wherever it runs."""
         self.output_device = torch.device(device)
 
+    def take_turns_with(self, other: HFModel) -> None:
+        """For a model made of another's layers: a pass of one changes how these attend while it runs, so the other waits."""
+        self._turn = other._turn
+
     def open(self) -> HFSession:
         return HFSession(self)
 

@@ -48,7 +48,7 @@ def _compressed_tensors(settings: Mapping[str, Any]) -> str | None:
         if not activations or not activations.get("dynamic"):
             continue  # weights alone, or a scale that was fixed beforehand
         strategy = str(activations.get("strategy") or "tensor")
-        if strategy not in ("token", "group", "tensor_group", "channel") or strategy == "tensor_group":
+        if strategy not in ("token", "group", "channel"):
             return f"{name} takes dynamic activation scales by {strategy}, so from all rows of a pass"
     return None
 

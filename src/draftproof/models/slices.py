@@ -68,7 +68,9 @@ def _sliced(target: HFModel, kept: Sequence[int], attention: Iterable[int], mlp:
     setattr(slim_base, where, nn.ModuleList(made))
     if base is not module:
         setattr(slim, module.base_model_prefix, slim_base)
-    return HFModel(slim, target.tokenizer, name=name, max_length=target.max_length)
+    model = HFModel(slim, target.tokenizer, name=name, max_length=target.max_length)
+    model.take_turns_with(target)
+    return model
 
 
 def _name_of_layers(module: Any, base: Any) -> str:

@@ -111,7 +111,7 @@ class TableSession:
                 raise UsageError(f"token {token} is outside the vocabulary of {self._table.vocab_size}")
             prefixes.append((self._tokens if parent < 0 else prefixes[parent]) + (token,))
         rows = range(len(tokens)) if step.rows is None else step.rows
-        logits = np.stack([self._table.logits(prefixes[row]) for row in rows])
+        logits = np.array([self._table.logits(prefixes[row]) for row in rows]).reshape(len(rows), self._table.vocab_size)
         hidden = {layer: np.stack([self._table.hidden(prefix, layer) for prefix in prefixes]) for layer in step.hidden}
         self._tree = (step, self.length)
         self._tokens += tokens

@@ -61,7 +61,8 @@ def place(planned: Planned, draft: DraftBuilder, context: Sequence[int], laws: L
     for node, (token, parent, _) in enumerate(planned):
         if parent not in placed or draft.room_under(placed[parent]) <= 0:
             continue
-        if not (asks and laws.forbids(token, context, draft.path(placed[parent]))):
+        known = token < laws.vocab_size  # a text can hold ids that the target has no row for
+        if known and not (asks and laws.forbids(token, context, draft.path(placed[parent]))):
             placed[node] = draft.guess(token, placed[parent])
 
 
