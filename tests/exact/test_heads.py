@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
 from draftproof.audit.exact import TOLERANCE, compare
 from draftproof.audit.heads import KINDS, head_cases, head_harness
@@ -11,14 +10,6 @@ from draftproof.audit.table import PARAMETERS
 from draftproof.drafters.eagle import EagleSession
 
 FAST = ("plain", "all at once", "repetition_penalty", "bad_words_ids", "eos", "greedy")
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def name(case):

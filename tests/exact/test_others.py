@@ -4,21 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 
 from draftproof.audit import others
 from draftproof.audit.cells import head_covering, length_covering, other_covering, other_product, prove_cell
 from draftproof.audit.exact import TOLERANCE, Case
 from draftproof.audit.table import PARAMETERS
 from draftproof.drafters.lookahead import LookaheadSession
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def name(case):

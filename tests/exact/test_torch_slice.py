@@ -32,7 +32,7 @@ def place(request, monkeypatch):
     if request.param == "accelerator":
         for module, name in [(token, "in_memory"), (builder, "in_memory")]:
             monkeypatch.setattr(module, name, lambda array: False)
-        for module in (laws, siblings):
+        for module in (laws, siblings, builder):
             monkeypatch.setattr(module, "as_numpy", lambda array: array)
         monkeypatch.setattr(token, "_one_by_one", None)
     return request.param

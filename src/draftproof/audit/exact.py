@@ -107,29 +107,51 @@ def harness(case: Case, wrap: Callable[[TableModel], LanguageModel] = lambda mod
     """The generation of `case`, ready for its first round. `wrap` may turn the models into torch ones."""
     pair = pairs()[case.pair]
     model = wrap(pair.target)
-    laws = RememberedLaws(
-        case.sampling, num_prompt_tokens=len(PROMPT), vocab_size=model.vocab_size, eos_token_ids=model.eos_token_ids
-    )
-    drafts = RememberedLaws(
-        case.sampling, num_prompt_tokens=len(PROMPT), vocab_size=model.vocab_size, eos_token_ids=model.eos_token_ids
-    )
+    laws, drafts = (RememberedLaws(case.sampling, **laws_of(model)) for _ in range(2))
     kind = kind_named(case.draft, pair.target, pair.draft, drafts, wrap)
-    stopper = Stopper(case.sampling, eos_token_ids=model.eos_token_ids, limit=case.sampling.max_tokens or HORIZON)
-    generation = Generation(
+    most = len(kind.shape) if isinstance(kind, TreeKind) else None
+    generation = begun(case, model, kind, laws, drafts, max_nodes=most, rule=rule)
+    return Harness(pair.target, kind, laws, generation, case.rule, ends_of(case, model), case.horizon, case.rounds)
+
+
+def laws_of(model: LanguageModel) -> dict[str, Any]:
+    """What a law pipeline of the toys is made with beside the parameters."""
+    return dict(num_prompt_tokens=len(PROMPT), vocab_size=model.vocab_size, eos_token_ids=model.eos_token_ids)
+
+
+def ends_of(case: Case, model: LanguageModel) -> frozenset[int]:
+    """The tokens that end a text of `case`."""
+    ends = () if case.sampling.ignore_eos else model.eos_token_ids
+    return frozenset((*ends, *(case.sampling.stop_token_ids or ())))
+
+
+def begun(
+    case: Case,
+    model: LanguageModel,
+    kind: Kind,
+    laws: LawPipeline,
+    drafts: LawPipeline,
+    *,
+    max_nodes: int | None,
+    rule: Rule | None = None,
+) -> Generation:
+    """The generation of `case`, before its first round. laws, drafts: the target's pipeline and the drafter's. rule: another
+    one than the case names."""
+    limit = case.sampling.max_tokens or case.horizon
+    return Generation(
         session=model.open(),
         context=list(PROMPT),
         params=case.sampling,
         pipeline=laws,
-        stopper=stopper,
+        stopper=Stopper(case.sampling, eos_token_ids=model.eos_token_ids, limit=limit),
         rule=rule or RULES[case.rule],
         chance_at=no_chance,
         drafting=kind.drafter.open(Request(PROMPT, case.sampling, drafts, model)),
+        wants=kind.drafter.wants,
         num_speculative_tokens=case.num_speculative_tokens,
-        max_nodes=len(kind.shape) if isinstance(kind, TreeKind) else None,
+        max_nodes=max_nodes,
         policy=kind.policy,
     )
-    ends = {*(() if case.sampling.ignore_eos else model.eos_token_ids), *(case.sampling.stop_token_ids or ())}
-    return Harness(pair.target, kind, laws, generation, case.rule, frozenset(ends), case.horizon, case.rounds)
 
 
 def prove(case: Case, wrap: Callable[[TableModel], LanguageModel] = lambda model: model) -> Proof:
@@ -250,8 +272,12 @@ def _clone_drafting(drafting: Any) -> Any:
 
 
 def _clone_session(session: Any) -> Any:
-    """Table sessions hold only immutable values, so a shallow copy is independent."""
-    return copy.copy(session)
+    """What sessions of tables and of heads hold is replaced and never written to, but for lists."""
+    after = copy.copy(session)
+    for name, value in vars(session).items():
+        if isinstance(value, list):
+            setattr(after, name, list(value))
+    return after
 
 
 def target_law(made: Harness, emitted: tuple[int, ...] = ()) -> Law:

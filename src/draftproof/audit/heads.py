@@ -16,13 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftproof.audit.drafting import TREES, Kind, TreeKind
-from draftproof.audit.exact import PROMPT, Case, Harness, no_chance
+from draftproof.audit.exact import PROMPT, Case, Harness, begun, ends_of, laws_of
 from draftproof.audit.toys import VOCAB, pairs
 from draftproof.core.pipeline import LawPipeline
-from draftproof.core.rules import RULES
 from draftproof.decode.generation import Generation
-from draftproof.decode.stopping import Stopper
-from draftproof.drafters.protocol import Request
 from draftproof.models.table import TableModel
 
 WIDTH, LAYERS, HEADS = 4, 3, 3
@@ -205,24 +202,10 @@ def _flat_where_none(reference: Reference) -> Any:
 def head_harness(case: Case) -> Harness:
     """The generation of a case whose draft is one of KINDS, ready for its first round."""
     target = with_features(pairs()[case.pair].target)
-    size: dict[str, Any] = dict(num_prompt_tokens=len(PROMPT), vocab_size=VOCAB, eos_token_ids=target.eos_token_ids)
-    laws, drafts = LawPipeline(case.sampling, **size), LawPipeline(case.sampling, **size)
+    laws, drafts = (LawPipeline(case.sampling, **laws_of(target)) for _ in range(2))
     kind, reference = head_kind(case.draft, drafts)
-    generation = Generation(
-        session=target.open(),
-        context=list(PROMPT),
-        params=case.sampling,
-        pipeline=laws,
-        stopper=Stopper(case.sampling, eos_token_ids=target.eos_token_ids, limit=case.sampling.max_tokens or case.horizon),
-        rule=RULES[case.rule],
-        chance_at=no_chance,
-        drafting=kind.drafter.open(Request(PROMPT, case.sampling, drafts, target)),
-        wants=kind.drafter.wants,
-        num_speculative_tokens=case.num_speculative_tokens,
-        max_nodes=_most_nodes(kind),
-    )
-    ends = frozenset({*(() if case.sampling.ignore_eos else target.eos_token_ids), *(case.sampling.stop_token_ids or ())})
-    given = (target, kind, laws, generation, case.rule, ends, case.horizon, case.rounds)
+    generation = begun(case, target, kind, laws, drafts, max_nodes=_most_nodes(kind))
+    given = (target, kind, laws, generation, case.rule, ends_of(case, target), case.horizon, case.rounds)
     if case.draft.endswith(" tree"):
         return DynamicHarness(*given, reference=reference)
     return Harness(*given)

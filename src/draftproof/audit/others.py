@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from draftproof.audit.exact import PROMPT, Case, Harness, clone, no_chance
+from draftproof.audit.exact import Case, Harness, begun, clone, ends_of, laws_of
 from draftproof.audit.expected import expected_tokens_of_round
 from draftproof.audit.kinds import Kind
 from draftproof.audit.remembered import RememberedLaws
@@ -29,12 +29,11 @@ from draftproof.core.rules import RULES
 from draftproof.core.rules.protocol import Rule
 from draftproof.decode.drive import drive
 from draftproof.decode.generation import Generation
-from draftproof.decode.stopping import Stopper
 from draftproof.drafters.builder import DraftBuilder
 from draftproof.drafters.draft_model import DraftModel
 from draftproof.drafters.lookahead import Lookahead
 from draftproof.drafters.other_tokenizer import OtherTokenizer
-from draftproof.drafters.protocol import Drafter, Request
+from draftproof.drafters.protocol import Drafter
 from draftproof.drafters.recycling import Recycling
 from draftproof.models.table import TableModel
 from draftproof.models.transcript import Vocabularies
@@ -241,24 +240,11 @@ def other_harness(case: Case, rule: Rule | None = None) -> Harness:
     """The generation of a case whose draft is one of KINDS, ready for its first round."""
     own_layers = case.draft in SLICES
     target = _layers()[0] if own_layers else pairs()[case.pair].target
-    size: dict[str, Any] = dict(num_prompt_tokens=len(PROMPT), vocab_size=VOCAB, eos_token_ids=target.eos_token_ids)
-    laws, drafts = RememberedLaws(case.sampling, **size), RememberedLaws(case.sampling, **size)
+    laws, drafts = (RememberedLaws(case.sampling, **laws_of(target)) for _ in range(2))
     kind = KINDS[case.draft](pairs()[case.pair], drafts)
-    generation = Generation(
-        session=target.open(),
-        context=list(PROMPT),
-        params=case.sampling,
-        pipeline=laws,
-        stopper=Stopper(case.sampling, eos_token_ids=target.eos_token_ids, limit=case.sampling.max_tokens or case.horizon),
-        rule=rule or RULES[case.rule],
-        chance_at=no_chance,
-        drafting=kind.drafter.open(Request(PROMPT, case.sampling, drafts, target)),
-        wants=kind.drafter.wants,
-        num_speculative_tokens=case.num_speculative_tokens,
-        max_nodes=NODES if kind.drafter.trees else None,
-    )
-    ends = frozenset({*(() if case.sampling.ignore_eos else target.eos_token_ids), *(case.sampling.stop_token_ids or ())})
-    return OtherHarness(target, kind, laws, generation, case.rule, ends, case.horizon, case.rounds)
+    most = NODES if kind.drafter.trees else None
+    generation = begun(case, target, kind, laws, drafts, max_nodes=most, rule=rule)
+    return OtherHarness(target, kind, laws, generation, case.rule, ends_of(case, target), case.horizon, case.rounds)
 
 
 def rules_of(name: str) -> tuple[str, ...]:

@@ -14,6 +14,8 @@ from draftproof.core.records import ROOT, Array, Draft, Verdict
 if TYPE_CHECKING:
     from draftproof.core.rules.protocol import TargetLaws
 
+Choose = Callable[[int, Draft, "TargetLaws", Chance], tuple[int | None, int]]
+
 
 def sibling_law(draft: Draft, child: int, like: Array) -> Array:
     """The law [vocab], float64, that `child` was drawn from given its earlier siblings; `like` [vocab], the target's law as
@@ -61,12 +63,14 @@ def without(law: Array, removed: list[int]) -> Array:
     return kept / total if float(total) > 0 else kept
 
 
-def descend(choose: Callable[[int], tuple[int | None, int]]) -> Verdict:
-    """Walk down from the root. `choose(node)` gives the child of `node` that is accepted, None where the walk ends, and the
-    token emitted after `node`."""
+def descend(choose: Choose, draft: Draft, target_laws: TargetLaws, chance: Chance) -> Verdict:
+    """Walk down from the root. `choose(node, draft, target_laws, chance)` gives the child of `node` that is accepted, None
+    where the walk ends, and the token emitted after `node`. Without a draft the token is the target's own."""
+    if not draft.tokens:
+        return Verdict((), int(target_laws.draw(ROOT, chance)))
     path: list[int] = []
     while True:
-        accepted, token = choose(path[-1] if path else ROOT)
+        accepted, token = choose(path[-1] if path else ROOT, draft, target_laws, chance)
         if accepted is None:
             return Verdict(tuple(path), token)
         path.append(accepted)
@@ -74,9 +78,9 @@ def descend(choose: Callable[[int], tuple[int | None, int]]) -> Verdict:
 
 def follow_target(draft: Draft, target_laws: TargetLaws, chance: Chance) -> Verdict:
     """Emit the target's own draws, and go on below a candidate for as long as one of them equals the draw."""
+    return descend(_drawn_child, draft, target_laws, chance)
 
-    def choose(node: int) -> tuple[int | None, int]:
-        token = int(target_laws.draw(node, chance))
-        return draft.child(node, token), token
 
-    return descend(choose)
+def _drawn_child(node: int, draft: Draft, target_laws: TargetLaws, chance: Chance) -> tuple[int | None, int]:
+    token = int(target_laws.draw(node, chance))
+    return draft.child(node, token), token

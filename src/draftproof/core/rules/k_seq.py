@@ -12,7 +12,7 @@ from __future__ import annotations
 from array_api_compat import array_namespace
 
 from draftproof.core.chance import Chance, Purpose
-from draftproof.core.records import ROOT, Array, Draft, Selection, Verdict
+from draftproof.core.records import Array, Draft, Selection, Verdict
 from draftproof.core.rules.protocol import TargetLaws
 from draftproof.core.siblings import descend, sibling_law, widened
 
@@ -25,9 +25,7 @@ class KSeq:
     selections: frozenset[Selection] = frozenset({"fixed", "iid"})
 
     def verify(self, draft: Draft, target_laws: TargetLaws, chance: Chance) -> Verdict:
-        if not draft.tokens:
-            return Verdict((), int(target_laws.draw(ROOT, chance)))
-        return descend(lambda node: self._choose(node, draft, target_laws, chance))
+        return descend(self._choose, draft, target_laws, chance)
 
     def _choose(self, node: int, draft: Draft, target_laws: TargetLaws, chance: Chance) -> tuple[int | None, int]:
         """The child of `node` that is accepted (None: none) and the token emitted after `node`."""

@@ -11,7 +11,7 @@ A fixed candidate has a one-hot Q. One level accepts 1 - prod_i (1 - sum min(P_i
 from __future__ import annotations
 
 from draftproof.core.chance import Chance, Purpose
-from draftproof.core.records import ROOT, Draft, Selection, Verdict
+from draftproof.core.records import Draft, Selection, Verdict
 from draftproof.core.rules.protocol import TargetLaws
 from draftproof.core.siblings import descend, remainder, sibling_law, widened
 
@@ -24,9 +24,7 @@ class RecursiveRejection:
     selections: frozenset[Selection] = frozenset({"fixed", "iid", "without_replacement"})
 
     def verify(self, draft: Draft, target_laws: TargetLaws, chance: Chance) -> Verdict:
-        if not draft.tokens:
-            return Verdict((), int(target_laws.draw(ROOT, chance)))
-        return descend(lambda node: self._choose(node, draft, target_laws, chance))
+        return descend(self._choose, draft, target_laws, chance)
 
     def _choose(self, node: int, draft: Draft, target_laws: TargetLaws, chance: Chance) -> tuple[int | None, int]:
         """The child of `node` that is accepted (None: none) and the token emitted after `node`."""
