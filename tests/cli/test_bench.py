@@ -287,6 +287,7 @@ def test_report_holds_a_plan_against_a_bench(target: Path, prompts: Path, tmp_pa
         (("bench", "--prompts", "/nowhere.txt"), "cannot be read"),
         (("bench", "--workload", "poetry"), "no built-in workload"),
         (("bench", "--out", "/nowhere/a.json"), "there is no folder"),
+        (("plan", "--method", "none"), "drafts nothing"),
         (("plan", "--cost-ratio", "0.1"), "add --alpha"),
         (("plan", "--alpha", "0.5", "--draft", "x"), "needs a model"),
         (("plan", "--alpha", "0.5", "--batch", "8"), "describes a --card"),

@@ -135,7 +135,7 @@ def test_a_bad_line_is_refused_with_its_number_before_any_work(
     prompts, out = tmp_path / "prompts.jsonl", tmp_path / "results.jsonl"
     prompts.write_text('"the cat"\n' + line + "\n")
     assert cli.run(command(target, prompts, out)) == 2
-    assert sentence in capsys.readouterr().err
+    assert f"{prompts} {sentence}" in capsys.readouterr().err
     assert not out.exists()
 
 

@@ -107,6 +107,7 @@ def test_further_samples_of_a_prompt_draft_too():
     params = SamplingParams(max_tokens=8, temperature=1.0, seed=3, n=3)
     result = decoder.generate(PROMPT, params)
     assert all(output.stats.num_draft_tokens > 0 for output in result.outputs)
+    assert all(output.stats.notes == () for output in result.outputs), "a first round without features is no news"
     streamed: dict[int, list[int]] = {}
     for piece in decoder.stream(PROMPT, params):
         streamed.setdefault(piece.index, []).extend(piece.token_ids)

@@ -174,6 +174,9 @@ def test_no_folder_no_config_no_weights(tmp_path):
     target = view()
     with pytest.raises(UsageError, match="there is no folder"):
         load_head(tmp_path / "nowhere", target)
+    with pytest.raises(UsageError, match="has no config.json; name the folder of a trained head"):
+        load_head(tmp_path, target)
+    (tmp_path / "config.json").write_text("{")
     with pytest.raises(UsageError, match="config.json cannot be read"):
         load_head(tmp_path, target)
     (tmp_path / "config.json").write_text("{}")

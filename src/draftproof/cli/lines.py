@@ -33,12 +33,16 @@ def is_many(file: Path | None) -> bool:
 def read_lines(path: Path, sampling: Mapping[str, Any]) -> list[Line]:
     """The prompts of a file; blank lines are left out. sampling: what the flags set, under what a line sets itself.
 
-    UsageError with the line's number: not JSON, no prompt or several, an unknown key, an impossible value; no prompt at all."""
+    UsageError with the file's name and the line's number: not JSON, no prompt or several, an unknown key, an impossible value;
+    no prompt at all."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"the prompts {path} cannot be read: {error}") from error
-    lines = [_line(number, raw, sampling) for number, raw in enumerate(text.split("\n"), 1) if raw.strip()]
+    try:
+        lines = [_line(number, raw, sampling) for number, raw in enumerate(text.split("\n"), 1) if raw.strip()]
+    except UsageError as error:
+        raise UsageError(f"{path} {error}") from error
     if not lines:
         raise UsageError(f"{path} holds no prompt; {FORMS}")
     return lines

@@ -106,7 +106,7 @@ def _request(
             prompt = as_prompt(prompt, decoder.tokenizer, system=flags["system"], raw=flags["raw"])
         return decoder.request(prompt, complete(decoder, prompt, {**overrides, **line.sampling}))
     except UsageError as error:
-        raise UsageError(f"line {line.number}: {error}") from error
+        raise UsageError(f"{flags['file']} line {line.number}: {error}") from error
 
 
 def _digest(decoder: SpeculativeDecoder, request: Request, is_seeded: bool) -> str:

@@ -221,6 +221,8 @@ def configs(flags: Mapping[str, Any]) -> list[Any]:
         modelled = name in METHODS and METHODS[name].model == "draft"
         if name != "none" and not (modelled and drafts):  # plain decoding is what everything is compared with
             given.append({"method": name} | rule)
+    if not given and methods and not flags["speculative_config"]:
+        raise UsageError("--method none drafts nothing, so there is nothing to foretell: name a drafter, or leave it out")
     given += [options.parse_json("--speculative-config", text) for text in flags["speculative_config"] or ()]
     found: list[SpeculativeConfig] = []
     for config in map(SpeculativeConfig.from_dict, given or [{"method": options.DEFAULT_METHOD} | rule]):

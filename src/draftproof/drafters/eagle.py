@@ -94,8 +94,10 @@ class EagleSession:
         return self._first + self._true_rows + (0 if self._waiting is None else len(self._waiting))
 
     def propose(self, context: Sequence[int], draft: DraftBuilder) -> Generator[Step, Output, None]:
-        if not self._shown or self._known < len(context) - 1:
-            draft.note("the target has shown no features yet")
+        if not self._shown:
+            return  # as in every text's first round, which is no news
+        if self._known < len(context) - 1:
+            draft.note("the target has not shown all features yet")
             return
         longest = self._drafter.head.longest
         if longest is not None and len(context) + draft.room > longest:

@@ -54,8 +54,7 @@ class MedusaSession:
 
     def propose(self, context: Sequence[int], draft: DraftBuilder) -> Generator[Step, Output, None]:
         if self._state is None or self._known != len(context) - 1:
-            draft.note("the target has shown no hidden state yet")
-            return
+            return  # as in every text's first round, which is no news
         num_heads = self._heads.config.num_heads
         depth = min(draft.room_under(ROOT), num_heads)
         if draft.room_under(ROOT) > num_heads:

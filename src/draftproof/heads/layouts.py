@@ -148,6 +148,8 @@ def _count(path: Path, config: Mapping[str, Any], name: str, least: int = 1) -> 
 def _config(path: Path) -> dict[str, Any]:
     if not path.is_dir():
         raise UsageError(f"there is no folder {path} with a head")
+    if not (path / "config.json").is_file():
+        raise UsageError(f"the folder {path} has no config.json; name the folder of a trained head")
     try:
         config = json.loads((path / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
