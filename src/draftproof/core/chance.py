@@ -20,9 +20,10 @@ from draftproof.core.laws import Scalar as Scalar
 from draftproof.core.laws import in_memory, inverse_cdf
 from draftproof.core.records import Array
 
-_MASK = 0xFFFFFFFF
-_ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)
-_PARITY = 0x1BD11BDA
+MASK = 0xFFFFFFFF
+ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)
+PARITY = 0x1BD11BDA
+"""Of Threefry-2x32, here and over arrays in `core/coupled.py`."""
 
 
 class Purpose(IntEnum):
@@ -59,16 +60,16 @@ class Chance(Protocol):
 
 def threefry2x32(key: tuple[int, int], counter: tuple[int, int]) -> tuple[int, int]:
     """Two 32-bit words for a 2x32-bit key and counter (Random123's threefry2x32-20)."""
-    schedule = (key[0], key[1], key[0] ^ key[1] ^ _PARITY)
-    x0, x1 = (counter[0] + key[0]) & _MASK, (counter[1] + key[1]) & _MASK
+    schedule = (key[0], key[1], key[0] ^ key[1] ^ PARITY)
+    x0, x1 = (counter[0] + key[0]) & MASK, (counter[1] + key[1]) & MASK
     for r in range(20):
-        x0 = (x0 + x1) & _MASK
-        rotation = _ROTATIONS[r % 8]
-        x1 = (((x1 << rotation) | (x1 >> (32 - rotation))) & _MASK) ^ x0
+        x0 = (x0 + x1) & MASK
+        rotation = ROTATIONS[r % 8]
+        x1 = (((x1 << rotation) | (x1 >> (32 - rotation))) & MASK) ^ x0
         if r % 4 == 3:
             step = r // 4 + 1
-            x0 = (x0 + schedule[step % 3]) & _MASK
-            x1 = (x1 + schedule[(step + 1) % 3] + step) & _MASK
+            x0 = (x0 + schedule[step % 3]) & MASK
+            x1 = (x1 + schedule[(step + 1) % 3] + step) & MASK
     return x0, x1
 
 
@@ -79,8 +80,8 @@ def unit_interval(words: tuple[int, int]) -> float:
 
 def stream_key(seed: int, sample: int) -> tuple[int, int]:
     """The Threefry key of one sample: `seed` (64 bits) and the sample index, mixed so that neighbours share nothing."""
-    seed_words = (seed & _MASK, (seed >> 32) & _MASK)
-    return threefry2x32(seed_words, (sample & _MASK, (sample >> 32) & _MASK))
+    seed_words = (seed & MASK, (seed >> 32) & MASK)
+    return threefry2x32(seed_words, (sample & MASK, (sample >> 32) & MASK))
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ class KeyedChance:
     def uniform(self, purpose: Purpose, node: int) -> float:
         base = self.start + node if purpose is Purpose.TARGET else self.start
         tail = 0 if purpose is Purpose.TARGET else node + 1
-        return unit_interval(threefry2x32(self.key, (base & _MASK, (purpose << 24) | tail)))
+        return unit_interval(threefry2x32(self.key, (base & MASK, (purpose << 24) | tail)))
 
     def bernoulli(self, probability: float, purpose: Purpose, node: int) -> bool:
         return self.uniform(purpose, node) < float(probability)

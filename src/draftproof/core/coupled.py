@@ -12,36 +12,32 @@ from dataclasses import dataclass
 
 from array_api_compat import array_namespace
 
-from draftproof.core.chance import KeyedChance, Purpose, Scalar
+from draftproof.core.chance import MASK, PARITY, ROTATIONS, KeyedChance, Purpose, Scalar
 from draftproof.core.records import Array
-
-_MASK = 0xFFFFFFFF
-_ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)
-_PARITY = 0x1BD11BDA
 
 
 def threefry_words(key: tuple[int, int], first: int, second: Array) -> tuple[Array, Array]:
     """`threefry2x32(key, (first, s))` for every s in `second` [n], int64 values below 2^32: two int64 arrays of words.
 
     64-bit integers with a mask give NumPy and torch the same bits; neither needs unsigned arithmetic."""
-    schedule = (key[0], key[1], key[0] ^ key[1] ^ _PARITY)
-    x1 = (second + key[1]) & _MASK
-    x0 = x1 * 0 + ((first + key[0]) & _MASK)
+    schedule = (key[0], key[1], key[0] ^ key[1] ^ PARITY)
+    x1 = (second + key[1]) & MASK
+    x0 = x1 * 0 + ((first + key[0]) & MASK)
     for r in range(20):
-        x0 = (x0 + x1) & _MASK
-        rotation = _ROTATIONS[r % 8]
-        x1 = (((x1 << rotation) | (x1 >> (32 - rotation))) & _MASK) ^ x0
+        x0 = (x0 + x1) & MASK
+        rotation = ROTATIONS[r % 8]
+        x1 = (((x1 << rotation) | (x1 >> (32 - rotation))) & MASK) ^ x0
         if r % 4 == 3:
             step = r // 4 + 1
-            x0 = (x0 + schedule[step % 3]) & _MASK
-            x1 = (x1 + (schedule[(step + 1) % 3] + step)) & _MASK
+            x0 = (x0 + schedule[step % 3]) & MASK
+            x1 = (x1 + (schedule[(step + 1) % 3] + step)) & MASK
     return x0, x1
 
 
 def noise_uniforms(key: tuple[int, int], position: int, tokens: Array) -> Array:
     """Uniforms in (0, 1), never an end, one for each of `tokens` [n] (int64) at absolute `position`; float64."""
     xp = array_namespace(tokens)
-    high, low = threefry_words(key, position & _MASK, tokens + (Purpose.NOISE << 24))
+    high, low = threefry_words(key, position & MASK, tokens + (Purpose.NOISE << 24))
     whole = (high >> 6) * 67108864 + (low >> 6)  # 26 + 26 bits, so that adding a half is exact
     return (xp.astype(whole, xp.float64) + 0.5) / 4503599627370496.0
 

@@ -100,11 +100,6 @@ class Sample:
         finally:
             self.generation.close()
 
-    def run_to_end(self) -> None:
-        """Drive every round."""
-        for _ in self.run():
-            pass
-
     def pieces(self) -> Iterator[Piece]:
         """The same rounds as text: one piece for each stretch of tokens of one origin."""
         count = 0

@@ -45,7 +45,3 @@ class BatchSchedule:
     def longest(self) -> int:
         """The longest draft of any batch size."""
         return max(length for _, _, length in self.entries)
-
-    def as_list(self) -> list[list[int]]:
-        """vLLM's form."""
-        return [list(entry) for entry in self.entries]

@@ -120,7 +120,7 @@ class _Job:
         rows = [
             Row(
                 row.prompt,
-                partial(self._open, row, one, number, self._stopper(row, one, input_ids.device), _put(streamer)),
+                partial(self._open, row, one, number, self._stopper(row, input_ids.device), _put(streamer)),
                 self._decoder.reads_states(one),
             )
             for number, (row, one) in enumerate(zip(self._batch, params, strict=True))
@@ -159,7 +159,7 @@ class _Job:
             seed=seed,
         )
 
-    def _stopper(self, row: asked.Row, params: SamplingParams, device: torch.device) -> CriteriaStopper:
+    def _stopper(self, row: asked.Row, device: torch.device) -> CriteriaStopper:
         room = self._decoder.target.max_length
         limit = self._limit if room is None else min(self._limit, room - len(row.prompt))
         return CriteriaStopper(row, eos=self._eos, limit=limit, criteria=self._others, device=device)
