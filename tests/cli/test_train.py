@@ -96,6 +96,7 @@ def test_wrong_settings_are_refused(model, prompts, tmp_path, refused, words, se
         ("medusa", ["--draft-vocab-size", "64"], "--draft-vocab-size is for eagle3"),
         ("medusa", ["--intermediate-size", "64"], "--intermediate-size is for eagle and eagle3"),
         ("eagle3", ["--begin", "target", "--start", "there"], "leave out --begin or --start"),
+        ("eagle3", ["--average-start"], "--average-start takes the mean with the head that training begins with: add --start"),
         ("eagle3", ["--loss-temperature", "warm"], "--loss-temperature is 'warm'; allowed: a number above 0, or own"),
         ("draft", ["--loss-temperature", "0"], "the loss's temperature is 0.0; allowed: a number above 0"),
         ("eagle3", ["--loss-temperature", "0.7", "--cache", "there"], "--cache keeps laws at temperature 1 and at each"),

@@ -110,6 +110,25 @@ def test_it_stops_when_nothing_improves_and_warns_of_little_data():
     assert said == [sentence for sentence in said if "300 answer tokens from 50 texts are few" in sentence] != []
 
 
+def test_the_mean_with_the_beginning_is_taken_once_at_the_end_and_again_of_a_finished_run(tmp_path):
+    plain, run = training(None, steps=20), training(tmp_path, steps=20, average_start=True)
+    begun = {name: weight.clone() for name, weight in run.module.state_dict().items()}
+    plain.run()
+    run.run(until=10)
+    run.run()
+    reopened = training(tmp_path, steps=20, average_start=True)
+    reopened.run()
+    moved = 0
+    for name, ended in plain.module.state_dict().items():
+        mean = (begun[name] + ended) / 2 if ended.is_floating_point() else ended
+        assert torch.allclose(run.module.state_dict()[name], mean, atol=1e-6)
+        assert torch.equal(reopened.module.state_dict()[name], run.module.state_dict()[name])
+        moved += not torch.equal(ended, begun[name])
+    assert moved > 3
+    run.run()
+    assert all(torch.equal(weight, run.module.state_dict()[name]) for name, weight in reopened.module.state_dict().items())
+
+
 def test_texts_without_a_draft_are_no_data():
     target = speaker()
     head = fresh_head(Recipe("medusa"), target_view(target), texts(), 0)

@@ -92,6 +92,9 @@ HiddenLayers = Annotated[
     typer.Option("--hidden-layer", metavar="N", min=0, help="eagle3: a layer of the target that the head reads; repeatable."),
 ]
 Start = Annotated[Path | None, typer.Option("--start", metavar="DIR", help="Begin with the trained head in this folder.")]
+AverageStart = Annotated[
+    bool, typer.Option("--average-start", help="End with the mean of the weights of --start and those that were reached.")
+]
 CacheDir = Annotated[
     Path | None,
     typer.Option("--cache", metavar="DIR", help="Keep the target's hidden states here, so that they are computed once."),
@@ -142,6 +145,15 @@ def positions(method: str, unroll: int | None, early: int | None, num_heads: int
     if early is not None and early >= chosen:
         raise UsageError(f"--early-unroll {early} is no less than --unroll, which is {chosen}: leave it out")
     return chosen
+
+
+def averaged(wanted: bool, start: Path | None) -> bool:
+    """UsageError for a mean with weights that were never trained."""
+    if wanted and start is None:
+        raise UsageError(
+            "--average-start takes the mean with the head that training begins with: add --start DIR, or leave it out"
+        )
+    return wanted
 
 
 def kept_states(cache: Path | None, gigabytes: float | None) -> tuple[Path, float] | None:

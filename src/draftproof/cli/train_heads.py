@@ -34,6 +34,7 @@ def trainer(method: str) -> Any:
         hidden_layer: flags.HiddenLayers = None,
         intermediate_size: flags.Width = None,
         start: flags.Start = None,
+        average_start: flags.AverageStart = False,
         begin: flags.Begin = None,
         cache: flags.CacheDir = None,
         cache_gb: flags.CacheGB = None,
@@ -46,9 +47,8 @@ def trainer(method: str) -> Any:
         threads: options.Threads = None,
     ) -> int:
         from draftproof.train.loop import Settings
-        from draftproof.train.run import Recipe
 
-        flags.check_shape(method, start, (draft_vocab_size, num_heads, hidden_layer, intermediate_size, begin))
+        recipe = _recipe(method, start, (draft_vocab_size, num_heads, hidden_layer, intermediate_size, begin))
         settings = Settings(
             steps=steps,
             batch_size=batch_size,
@@ -59,21 +59,30 @@ def trainer(method: str) -> Any:
             temperature=flags.loss_heat(loss_temperature, cache),
             evaluate_every=evaluate_every,
             patience=patience,
+            average_start=flags.averaged(average_start, start),
             seed=seed,
-        )
-        recipe = Recipe(
-            method,
-            draft_vocab_size=draft_vocab_size,
-            num_heads=num_heads or flags.NUM_HEADS,
-            intermediate_size=intermediate_size,
-            hidden_layers=tuple(hidden_layer) if hidden_layer else None,
-            start=None if start is None else str(start),
-            begin=begin or "auto",
         )
         where = {"target": target, "dtype": dtype, "device": device, "threads": threads}
         return _train(where, recipe, settings, out, data, limit, max_length, flags.kept_states(cache, cache_gb))
 
     return command
+
+
+def _recipe(method: str, start: Path | None, shape: tuple[Any, ...]) -> Any:
+    """shape: the values of the flags in `flags.SHAPE`, in its order."""
+    from draftproof.train.run import Recipe
+
+    flags.check_shape(method, start, shape)
+    draft_vocab_size, num_heads, hidden_layer, intermediate_size, begin = shape
+    return Recipe(
+        method,
+        draft_vocab_size=draft_vocab_size,
+        num_heads=num_heads or flags.NUM_HEADS,
+        intermediate_size=intermediate_size,
+        hidden_layers=tuple(hidden_layer) if hidden_layer else None,
+        start=None if start is None else str(start),
+        begin=begin or "auto",
+    )
 
 
 def _train(

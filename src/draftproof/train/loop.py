@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from draftproof.errors import UsageError
 from draftproof.train.heldout import Acceptance
@@ -35,7 +36,8 @@ class Settings:
     decay: weight of each position against the one before. loss: a name in LOSSES. feature_weight: of EAGLE's feature loss, the
     other then weighing 0.1. temperature: of the laws that the loss compares; None: each text's own. learning_rate, warmup,
     clip: AdamW's, linear warm-up steps, gradient norm. evaluate_every: steps between looks at the held-out texts and
-    checkpoints. patience: looks without improvement before it stops, 0 for never."""
+    checkpoints. patience: looks without improvement before it stops, 0 for never. average_start: end with the mean of the
+    weights the run began and ended with (Wortsman et al. 2203.05482, 2109.01903)."""
 
     steps: int = 2000
     batch_size: int = 4
@@ -50,6 +52,7 @@ class Settings:
     clip: float = 0.5
     evaluate_every: int = 100
     patience: int = 5
+    average_start: bool = False
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -104,6 +107,7 @@ class Training:
         self._optimizer = torch.optim.AdamW(parameters, lr=rate, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
         self._step = 0
         self._best: dict[str, Any] | None = None
+        self._begun = self._weights() if self.settings.average_start else None
 
     def run(self, until: int | None = None) -> None:
         """Train to the end, or until a step is reached; goes on from the folder's checkpoint if there is one. A run that stops
@@ -120,7 +124,20 @@ class Training:
                 self.save()
         if self.stopped_early and self._best is not None:
             self.module.load_state_dict(self._best)
+        if self._step == self.settings.steps or self.stopped_early:
+            self._average()
         self.module.eval()
+
+    def _weights(self) -> dict[str, Tensor]:
+        return {name: weight.detach().clone() for name, weight in self.module.state_dict().items()}
+
+    def _average(self) -> None:
+        """Once, at the end and after the last checkpoint: a finished run that is opened again is averaged again."""
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            ended = self.module.state_dict()
+            mean = {name: torch.lerp(w, ended[name], 0.5) if w.is_floating_point() else w for name, w in begun.items()}
+            self.module.load_state_dict(mean)
 
     def _one_step(self) -> float:
         for group in self._optimizer.param_groups:
@@ -170,7 +187,7 @@ class Training:
         lengths = [look.acceptance.mean_acceptance_length for look in self.looks]
         behind = len(lengths) - 1 - lengths.index(max(lengths))
         if self.settings.patience > 0 and behind == 0:
-            self._best = {name: weight.detach().clone() for name, weight in self.module.state_dict().items()}
+            self._best = self._weights()
         self.stopped_early = 0 < self.settings.patience <= behind
 
     def _warn_about_data(self) -> None:
