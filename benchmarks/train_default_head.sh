@@ -28,8 +28,8 @@ cat ${PROMPTS:+"$PROMPTS"} "$FOLDER/invented.jsonl" > "$FOLDER/prompts.jsonl"
 $DRAFTPROOF train data --target "$TARGET" --data "$FOLDER/prompts.jsonl" --builtin chat --builtin code --builtin summary \
     ${LIMIT:+--limit "$LIMIT"} --max-tokens "$MAX_TOKENS" --dtype float32 --out "$FOLDER/texts"
 
-# 3. The head, in four passes over the texts, each with smaller steps, the last for acceptance itself; states stay on disk between
-#    them; checks and card at the end.
+# 3. The head, in five passes over the texts, the last two for acceptance itself, at the temperatures the texts were written at, and
+#    the mean of these two; states stay on disk between them; checks and card at the end.
 train() {
     $DRAFTPROOF train eagle3 --target "$TARGET" --data "$FOLDER/texts" --cache "$FOLDER/states" --cache-gb "$CACHE_GB" \
         --draft-vocab-size "$DRAFT_VOCAB_SIZE" --max-length 700 --batch-size "$BATCH_SIZE" \
@@ -38,4 +38,6 @@ train() {
 train --learning-rate 3e-3 --unroll 2 --out "$FOLDER/first"
 train --learning-rate 2e-3 --unroll 3 --early-unroll 2 --start "$FOLDER/first" --out "$FOLDER/second"
 train --learning-rate 1.5e-3 --unroll 3 --start "$FOLDER/second" --out "$FOLDER/third"
-train --learning-rate 6e-4 --unroll 3 --loss total_variation --start "$FOLDER/third" --out "$FOLDER/head"
+train --learning-rate 6e-4 --unroll 3 --loss total_variation --loss-temperature own --start "$FOLDER/third" --out "$FOLDER/fourth"
+train --learning-rate 1e-3 --unroll 3 --loss total_variation --loss-temperature own --start "$FOLDER/fourth" --average-start \
+    --out "$FOLDER/head"

@@ -55,7 +55,7 @@ def test_the_recipe_of_the_default_head_in_small(model, prompts, tmp_path):
     assert (tmp_path / "invented.jsonl").exists() and "questions" in done.stderr
     assert "hidden states of" in done.stderr and "few: below" in done.stderr
     looks = [line for line in done.stderr.splitlines() if line.startswith("step ")]
-    assert len(looks) == 8 and "tokens a round" in looks[0]
+    assert len(looks) == 10 and "tokens a round" in looks[0]
     assert "plain at" in looks[0], "the speedup a plan would give at this moment"
     config = {"method": "eagle3", "model": str(tmp_path / "head"), "num_speculative_tokens": 2}
     decoder = SpeculativeDecoder.from_pretrained(str(model), speculative_config=config, dtype="float32")

@@ -35,14 +35,16 @@ def test_a_whole_plan_on_models_with_known_laws() -> None:
     assert 0.5 < plan.drafters[0].alpha.point < 1 and set(plan.drafters[0].by_workload) == {"chat", "code"}
     assert plan.drafters[1].costs.draft_step == 0 and plan.drafters[0].share_drafted == 1
     assert list(dict.fromkeys(told)) == [
-        *("1/7 timing passes, draft_model D", "1/7 timing passes, ngram", "2/7 the target writes answers"),
-        *("3/7 timing passes, draft_model D", "3/7 timing passes, ngram", "4/7 draft_model D reads", "5/7 ngram is replayed"),
-        *("6/7 timing passes, draft_model D", "6/7 timing passes, ngram"),
-        *("7/7 timing rounds, draft_model D", "7/7 timing rounds, ngram"),
+        *("1/8 timing passes, draft_model D", "1/8 timing passes, ngram", "2/8 the target writes answers"),
+        *("3/8 timing passes, draft_model D", "3/8 timing passes, ngram", "4/8 draft_model D reads", "5/8 ngram is replayed"),
+        *("6/8 timing passes, draft_model D", "6/8 timing passes, ngram"),
+        *("7/8 timing rounds, draft_model D", "7/8 timing rounds, ngram"),
+        "8/8 timing passes of up to 32 tokens",
     ]
     data = document(plan, {})
     shown = plan_result(data)
     assert len(shown.rows) == 4 and shown.title == data["headline"]
+    assert [list(curve["ratios"]) for curve in data["verify_curves"]] == [[str(n) for n in range(1, 33)]] * len(plan.verify) != []
     text = comparison_page([("plan", data)], sections)
     assert text.count("<svg") == 3 and "http://" not in text.replace("http://www.w3.org", "").replace(
         "http://purl.org", ""

@@ -46,6 +46,10 @@ def document(plan: Plan, provenance: Mapping[str, Any]) -> dict[str, Any]:
         "alpha": {"mean": leading.alpha.point, "low": leading.alpha.low, "high": leading.alpha.high},
         "cost_ratio": leading.costs.cost_ratio,
         "verify_ratio": _curve(leading),
+        "verify_curves": [
+            {"context": context, "ratios": {str(n): float(curve(n)) for n in range(1, curve.tokens[-1] + 1)}}
+            for context, curve in plan.verify.items()
+        ],
         "choices": [choice_as_dict(choice) for choice in plan.choices],
         "best": None if plan.best is None else choice_as_dict(plan.best),
         "drafters": [drafter_as_dict(drafter) for drafter in plan.drafters],
@@ -177,7 +181,15 @@ def cost_result(data: Mapping[str, Any]) -> Result:
     rows = [
         {**d, "drafter": short_name(d["drafter"]), "outside": d.get("outside_ms", {}).get("fixed")} for d in data["drafters"]
     ]
-    return Result("costs", "Costs on this machine", columns, rows, (), verify_drawer(data))
+    notes = [_verify_note(curve) for curve in data.get("verify_curves", ())]
+    return Result("costs", "Costs on this machine", columns, rows, notes, verify_drawer(data))
+
+
+def _verify_note(curve: Mapping[str, Any]) -> str:
+    """One curve in a sentence: what passes of a few lengths cost."""
+    ratios = {int(n): ratio for n, ratio in curve["ratios"].items()}
+    said = ", ".join(f"{n}: {ratios[n]:.2f}" for n in (2, 3, 5, 9, 17, 32) if n in ratios)
+    return f"behind {curve['context']} tokens, a target pass over so many tokens costs so many single steps: {said}"
 
 
 def overlap_result(data: Mapping[str, Any]) -> Result:
@@ -303,6 +315,10 @@ def verify_drawer(data: Mapping[str, Any]) -> Any:
             quartiles = [np.percentile(times[n], [25, 50, 75]) / base for n in lengths]
             axes.plot(lengths, [q[1] for q in quartiles], **look, label=short_name(drafter["drafter"]))
             axes.fill_between(lengths, [q[0] for q in quartiles], [q[2] for q in quartiles], color=look["color"], alpha=0.15)
+        for dashes, curve in zip(("--", ":"), data.get("verify_curves", ()), strict=False):
+            ratios = {int(n): ratio for n, ratio in curve["ratios"].items()}
+            label = f"behind {curve['context']} tokens"
+            axes.plot(list(ratios), list(ratios.values()), dashes, color=BLACK, linewidth=1.2, label=label)
         axes.set_xlabel("tokens in a target pass")
         axes.set_ylabel("time over a pass of one token")
         axes.set_ylim(bottom=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from draftproof.bench.bootstrap import Interval, percentiles, resampled
 from draftproof.bench.workload import Encoded
 from draftproof.core.params import SamplingParams
+from draftproof.core.verify_curve import VerifyCurve
 from draftproof.decode.measured_costs import most_read
 from draftproof.errors import UsageError
 from draftproof.models.protocol import LanguageModel
@@ -20,6 +21,7 @@ from draftproof.plan.costs import REPEATS, VISITS, Costs, Outside, PassTimer, Pa
 from draftproof.plan.forcing import Text
 from draftproof.plan.predict import Choice, predict
 from draftproof.plan.rounds import Trace, autocorrelation
+from draftproof.plan.survey import survey
 
 LENGTHS = (1, 2, 3, 4, 5, 6, 8, 12)
 MOST_TOGETHER = 256
@@ -51,7 +53,7 @@ class Foretold:
 @dataclass(frozen=True)
 class Plan:
     """Everything foretold, and what it was foretold from. prompts: one entry a text, so a prompt with two answers is there
-    twice. larger: the same at each further batch size."""
+    twice. larger: the same at each further batch size. verify: context -> T(n) / T(1) up to 32 tokens, at the first size."""
 
     prompts: tuple[Encoded, ...]
     texts: tuple[Text, ...]
@@ -59,6 +61,7 @@ class Plan:
     drafters: tuple[Foretold, ...]
     batch: int = 1
     larger: tuple[Plan, ...] = ()
+    verify: Mapping[int, VerifyCurve] = field(default_factory=dict)
 
     @property
     def choices(self) -> list[Choice]:
@@ -103,7 +106,7 @@ def make_plan(
     lengths, longest = sorted(set(lengths)), max(lengths)
     timed = [(size, candidate) for size in sizes for candidate in candidates]
     timers = _timers(target, timed, prompts, params, longest)
-    steps = _Steps(progress, VISITS + len(candidates) + 1 + any(not p.answer_ids for p in prompts))
+    steps = _Steps(progress, VISITS + len(candidates) + 2 + any(not p.answer_ids for p in prompts))
 
     def visit() -> None:
         tell = steps.begin()
@@ -132,8 +135,9 @@ def make_plan(
         for size, visits in zip(sizes, found[place :: len(candidates)], strict=True):
             made = _foretell(candidate, mine, _costs(candidate, target, visits, outside), repeated, own[place])
             drafters[size].append(replace(made, asked=tuple(lengths)))
+    curves = survey(target, texts, LONGEST_CONTEXT, steps.begin(), batch=sizes[0])
     plans = [Plan(tuple(repeated), tuple(texts), params, tuple(drafters[size]), size) for size in sizes]
-    return replace(plans[0], larger=tuple(plans[1:]))
+    return replace(plans[0], larger=tuple(plans[1:]), verify=curves)
 
 
 class _Steps:
