@@ -188,6 +188,18 @@ def test_a_bench_that_is_ended_keeps_what_it_measured(
     assert "1 of 3 prompts" in kept["flags"][0]["message"]
 
 
+@pytest.mark.parametrize(("ending", "code"), [(KeyboardInterrupt, 130), (cli.Terminated, 143)])
+def test_an_interrupted_plan_says_that_nothing_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ending: type[BaseException], code: int
+) -> None:
+    def ended(flags: object) -> None:
+        raise ending
+
+    monkeypatch.setattr("draftproof.cli.plan._from_models", ended)
+    assert cli.run(["plan", "--method", "ngram", "--out", str(tmp_path / "a.json")]) == code
+    assert capsys.readouterr().err.count("nothing was written") == 1 and not list(tmp_path.iterdir())
+
+
 def test_a_bench_whose_arm_fails_keeps_what_was_measured_and_says_why(
     target: Path, prompts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -167,3 +167,11 @@ def test_pages_escape_what_they_show() -> None:
     result = plan_result(what_if(0.5, 0.1))
     text = page("<script>", [section(result, "<b>")])
     assert "<script>" not in text and "&lt;script&gt;" in text and "&lt;b&gt;" in text
+
+
+def test_a_drafter_that_proposed_nothing_is_named_no_alpha_to_reach() -> None:
+    plan = plan_of(0.7, costs(1.0, 0.1, fixed=0.02), (1, 4))
+    assert any("alpha" in note and note.startswith("for ") for note in notes(plan))
+    silent = replace(plan, drafters=tuple(replace(drafter, share_drafted=0.0) for drafter in plan.drafters))
+    assert not any(note.startswith("for ") for note in notes(silent))
+    assert any("something to propose at 0% of positions" in note for note in notes(silent))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
@@ -172,7 +173,12 @@ def execute(flags: Mapping[str, Any]) -> None:
     for name in WHAT_IF:
         if flags[name] is not None:
             raise UsageError(f"{options.spelled(name)} belongs to a plan without models: add --alpha")
-    show(_from_models(flags), flags)
+    try:
+        document = _from_models(flags)
+    except KeyboardInterrupt:
+        print("draftproof: interrupted before all was timed, so nothing is foretold and nothing was written", file=sys.stderr)
+        raise
+    show(document, flags)
 
 
 def _from_numbers(flags: Mapping[str, Any]) -> dict[str, Any]:

@@ -130,7 +130,7 @@ def notes(plan: Plan) -> list[str]:
     top = plan.best or plan.choices[0]
     said = [limits(top, plan.of(top).costs)]
     if plan.best is None:
-        said += [_why_not(drafter) for drafter in plan.drafters]
+        said += [_why_not(drafter) for drafter in plan.drafters if drafter.share_drafted > 0]  # else no alpha was seen
     for drafter in plan.drafters:
         if drafter.share_drafted < 0.9:
             said.append(f"{drafter.candidate.short} has something to propose at {drafter.share_drafted:.0%} of positions")
@@ -156,7 +156,8 @@ def notes(plan: Plan) -> list[str]:
 def _evidence(plan: Plan) -> list[str]:
     tokens: Sequence[int] = [len(text.answer) for text in plan.texts]
     count = len({id(prompt) for prompt in plan.prompts})
-    said = f"from {count} prompts and {sum(tokens)} tokens; intervals hold 90% of runs on these prompts, batch {plan.batch}"
+    prompts = "1 prompt" if count == 1 else f"{count} prompts"
+    said = f"from {prompts} and {sum(tokens)} tokens; intervals hold 90% of runs on these prompts, batch {plan.batch}"
     if plan.batch > 1 or plan.larger:
         said += "; all sequences of a batch are taken to draft equally long"
     return [said]
