@@ -44,7 +44,9 @@ def test_a_whole_plan_on_models_with_known_laws() -> None:
     data = document(plan, {})
     shown = plan_result(data)
     assert len(shown.rows) == 4 and shown.title == data["headline"]
-    assert [list(curve["ratios"]) for curve in data["verify_curves"]] == [[str(n) for n in range(1, 33)]] * len(plan.verify) != []
+    assert (
+        [list(curve["ratios"]) for curve in data["verify_curves"]] == [[str(n) for n in range(1, 33)]] * len(plan.verify) != []
+    )
     text = comparison_page([("plan", data)], sections)
     assert text.count("<svg") == 3 and "http://" not in text.replace("http://www.w3.org", "").replace(
         "http://purl.org", ""

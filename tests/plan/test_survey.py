@@ -57,7 +57,10 @@ def test_it_stays_within_the_model_s_context_and_closes_what_it_opens(limit: int
 def test_the_page_says_what_passes_cost_at_each_context() -> None:
     curve = VerifyCurve.from_times({1: 1.0, 5: 1.5, 32: 3.0})
     ratios = {str(n): float(curve(n)) for n in range(1, 33)}
-    data = {"drafters": [], "verify_curves": [{"context": 120, "ratios": ratios}, {"context": 700, "ratios": {"1": 1.0, "2": 1.25}}]}
+    data = {
+        "drafters": [],
+        "verify_curves": [{"context": 120, "ratios": ratios}, {"context": 700, "ratios": {"1": 1.0, "2": 1.25}}],
+    }
     first, second = cost_result(data).notes
     assert first.startswith("behind 120 tokens") and "5: 1.50" in first and first.endswith("32: 3.00")
     assert second.endswith("single steps: 2: 1.25")

@@ -1,8 +1,8 @@
 """T(n) / T(1) for n = 1 .. 32 at the context lengths that the texts meet.
 
-Predictions rest on passes as long as the drafts that were asked for, at the median context. This goes on from there: what longer
-drafts would cost to verify, and whether that depends on how far a text has come. One short visit a context, so its figures are
-for reading, with no interval.
+Predictions rest on passes as long as the drafts that were asked for, at the median context. This goes on from there: what
+longer drafts would cost to verify, and whether that depends on how far a text has come. One short visit a context, so its
+figures are for reading, with no interval.
 """
 
 from __future__ import annotations
