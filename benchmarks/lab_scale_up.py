@@ -17,16 +17,16 @@ Every line of --out is one finished piece of work, and a run goes on after the p
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from lab_table import WORKLOADS, Line, markdown
+from raw_lines import append, read_if_there
 
 K = (2, 4, 6)
 TEMPERATURES = (0.0, 0.7)
@@ -73,7 +73,7 @@ class Piece:
 
 def main(argv: list[str] | None = None) -> int:
     options = arguments(argv)
-    lines = read(options.out)
+    lines = read_if_there(options.out) if options.out else []
     if not options.report:
         end = time.monotonic() + options.seconds
         work: Work | None = None
@@ -88,7 +88,8 @@ def main(argv: list[str] | None = None) -> int:
             found = [vars(piece) | line for line in work.lines(piece)]
             work.longest[piece.kind] = max(work.longest.get(piece.kind, 0.0), time.monotonic() - began)
             lines += found
-            append(options.out, found)
+            if options.out:
+                append(options.out, *found)
             print(f"{piece} in {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
     print(markdown(options, lines), end="")
     return 0
@@ -137,23 +138,6 @@ def pieces(options: argparse.Namespace) -> Iterator[Piece]:
         if place % -(-len(runs) // VISITS) == 0:
             yield Piece("costs", options.temperature[0], place)
         yield piece
-
-
-def read(path: Path | None) -> list[Line]:
-    """The lines of a file; an unfinished last one is left out."""
-    lines = []
-    for text in path.read_text(encoding="utf-8").split("\n") if path is not None and path.exists() else ():
-        try:
-            lines += [json.loads(text)] if text else []
-        except ValueError:
-            print(f"{path}: an unfinished line was left out", file=sys.stderr)
-    return lines
-
-
-def append(path: Path | None, lines: Sequence[Line]) -> None:
-    if path is not None:
-        with path.open("a", encoding="utf-8") as file:
-            file.write("".join(json.dumps(line) + "\n" for line in lines))
 
 
 def about(line: Line) -> Piece:

@@ -175,3 +175,12 @@ def test_a_drafter_that_proposed_nothing_is_named_no_alpha_to_reach() -> None:
     silent = replace(plan, drafters=tuple(replace(drafter, share_drafted=0.0) for drafter in plan.drafters))
     assert not any(note.startswith("for ") for note in notes(silent))
     assert any("something to propose at 0% of positions" in note for note in notes(silent))
+
+
+def test_given_answers_that_are_cut_are_told_of() -> None:
+    plan = plan_of(0.7, costs(1.0, 0.1, fixed=0.02), (1, 4))
+    length = len(plan.texts[0].answer)
+    given = tuple(replace(text, own=False) for text in plan.texts)
+    for limit, own, told in ((length, False, True), (length, True, False), (length + 1, False, False)):
+        made = replace(plan, texts=plan.texts if own else given, params=replace(plan.params, max_tokens=limit))
+        assert any(f"are read up to {limit} tokens" in note for note in notes(made)) == told

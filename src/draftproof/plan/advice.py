@@ -160,4 +160,6 @@ def _evidence(plan: Plan) -> list[str]:
     said = f"from {prompts} and {sum(tokens)} tokens; intervals hold 90% of runs on these prompts, batch {plan.batch}"
     if plan.batch > 1 or plan.larger:
         said += "; all sequences of a batch are taken to draft equally long"
+    if any(not text.own and len(text.answer) == plan.params.max_tokens for text in plan.texts):
+        said += f"; answers that were given are read up to {plan.params.max_tokens} tokens, see --max-tokens"
     return [said]
