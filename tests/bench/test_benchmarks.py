@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -306,3 +307,17 @@ def test_one_engine_serves_all_proposers_of_ours_of_one_length() -> None:
     assert asked == {"method": "custom_class", "model": "draftproof.vllm.Suffix", "num_speculative_tokens": 6}
     assert additional == {"draftproof": arms[0]["config"]}
     assert compare.vllm_configs(arms[1]["config"]) == (arms[1]["config"], {})
+
+
+@pytest.mark.parametrize(("drawn_at", "low", "high"), [(0.7, -3.0, 3.0), (1.1, -99.0, -6.0), (0.4, 6.0, 99.0)])
+def test_texts_are_held_against_the_law_they_should_be_drawn_from(drawn_at: float, low: float, high: float) -> None:
+    """An exact engine is outside by chance in 0.27% of runs; one as much too hot or cold as here is hardly ever inside."""
+    table = np.random.default_rng(0).dirichlet(np.full(16, 0.5), size=16)
+    target, prompts = TableModel(table), [(1, 2), (3,)]
+    decoder = SpeculativeDecoder(None, target).plain
+    texts = [
+        decoder.generate(prompts[i % 2], SamplingParams(temperature=drawn_at, max_tokens=40, seed=i)).token_ids
+        for i in range(40)
+    ]
+    found = script("texts_against_law").score(target, prompts, texts, 0.7)
+    assert low < found["z"] < high and found["tokens"] == 1600
