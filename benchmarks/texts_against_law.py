@@ -2,9 +2,9 @@
 
     python benchmarks/texts_against_law.py RAW [--target NAME] [--prompts FILE] [--temperature 0.7]
 
-Log p of the token that came plus the law's entropy has mean 0, whatever came before, if the token was drawn from the law; summed
-over texts and divided by its standard deviation it is nearly normal, z. Of exact engines |z| is above 3 in 0.27% of runs. An
-engine that is too hot gives z far below 0, one that is too cold far above. Token ids are needed, nothing else.
+Log p of the token that came plus the law's entropy has mean 0, whatever came before, if the token was drawn from the law. Their
+sum over texts, divided by its standard deviation, is nearly normal: z. Of exact engines |z| is above 3 in 0.27% of runs; one
+that is too hot gives z far below 0, one that is too cold far above. Token ids are needed, nothing else.
 """
 
 from __future__ import annotations
