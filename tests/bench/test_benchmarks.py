@@ -15,9 +15,13 @@ import pytest
 import torch
 
 from draftproof import SamplingParams, SpeculativeDecoder, TableModel
+from draftproof.heads.target import target_view
 from draftproof.models.hf import HFModel
+from draftproof.train.heldout import held_out
+from draftproof.train.run import Recipe, fresh_head
+from draftproof.train.states import show_states
 from draftproof.train.store import Text, TextWriter
-from tiny import llama, word_tokenizer
+from tiny import VOCAB, llama, word_tokenizer
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 sys.path.insert(0, str(FOLDER))
@@ -321,3 +325,20 @@ def test_texts_are_held_against_the_law_they_should_be_drawn_from(drawn_at: floa
     ]
     found = script("texts_against_law").score(target, prompts, texts, 0.7)
     assert low < found["z"] < high and found["tokens"] == 1600
+
+
+def test_heads_are_compared_on_the_same_texts() -> None:
+    module = script("compare_heads")
+    target = HFModel(llama(num_hidden_layers=4), name="tiny", check=False)
+    texts = [Text(f"{i:016x}", "chat", tuple((i + j) % VOCAB for j in range(16)), 4, 0.7) for i in range(3)]
+    view = target_view(target)
+    heads = [fresh_head(Recipe("eagle3", draft_vocab_size=VOCAB, begin="random"), view, texts, seed) for seed in (0, 0, 1)]
+    rows, chances = module.readings(target, heads, texts)
+    whole = held_out(heads[2], [show_states(target, texts, heads[2].hidden_layers, None, temperature=None)], 3)
+    assert np.allclose(rows / rows.sum() @ chances[:, 2], whole.marginal, atol=1e-6) and rows.sum() == whole.rows[0]
+    lines = module.table(["a", "same", "other"], rows, chances)
+    assert lines[2].endswith("+0.000 ± 0.000 |") and lines[3].endswith("+0.000 ± 0.000 |")
+    assert not lines[4].endswith("+0.000 ± 0.000 |")
+    assert module.table(["a", "b"], np.array([1.0, 3.0]), np.array([[[0.5], [0.6]], [[0.5], [0.5]]]))[3].endswith(
+        "+0.025 ± 0.027 |"
+    )
