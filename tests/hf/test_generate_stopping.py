@@ -19,7 +19,7 @@ from transformers.generation.stopping_criteria import StopStringCriteria
 import draftproof
 import tiny
 from draftproof.errors import UsageError
-from hf_calls import prompts
+from hf_calls import END, both, prompts
 
 # Stopping criteria, asked after every token.
 
@@ -150,3 +150,20 @@ def test_a_cache_for_tokens_that_are_not_given_is_refused(model: Any) -> None:
             max_new_tokens=4,
             custom_generate=draftproof.hf.generate,
         )
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+@pytest.mark.parametrize("drafter", [{"method": "early_exit", "early_exit_layers": 1}, "ngram", "suffix"], ids=str)
+def test_a_grammar_with_nothing_after_the_end(model: Any, drafter: Any, sampled: bool) -> None:
+    """transformers' own processor raises where `prefix_allowed_tokens_fn` allows nothing, as it does behind an end."""
+
+    def allowed(_: int, ids: torch.Tensor) -> list[int]:
+        return [] if END in ids[9:].tolist() else [END, 3, 4]
+
+    for seed in range(6):
+        torch.manual_seed(seed)
+        options = dict(do_sample=sampled, max_new_tokens=12, eos_token_id=END, prefix_allowed_tokens_fn=allowed)
+        inputs = prompts(9, seed=seed)
+        expected, ours = both(model, inputs, drafter, **options)
+        assert sampled or torch.equal(ours, expected)
+        assert ours.shape[1] == 21 or ours[0, -1] == END

@@ -174,7 +174,7 @@ def _by_every_tree(selection: str, places: Any, p: Any, q: Any, ends: frozenset[
 
     def trees(node: int, path: tuple[int, ...]) -> Iterator[tuple[Tree, float]]:
         children = places(node)
-        if not children:
+        if not children or ends.intersection(path):
             yield (), 1.0
             return
         for tokens, chance in draws(selection, q(path), len(children)):
@@ -184,7 +184,7 @@ def _by_every_tree(selection: str, places: Any, p: Any, q: Any, ends: frozenset[
 
     total = 0.0
     for tree, mass in trees(ROOT, ()):
-        ends_at = _end_chances(selection, tree, (), 1.0, p, q)
+        ends_at = _end_chances(selection, tree, (), 1.0, p, q, ends)
         total += mass * sum(chance * _emitted(path, ends) for path, chance in ends_at)
     return total
 
@@ -199,9 +199,11 @@ def _products(options: list[list[tuple[Tree, float]]]) -> Iterator[tuple[tuple[T
 
 
 def _end_chances(
-    selection: str, siblings: Tree, path: tuple[int, ...], visit: float, p: Any, q: Any
+    selection: str, siblings: Tree, path: tuple[int, ...], visit: float, p: Any, q: Any, ends: frozenset[int]
 ) -> list[tuple[tuple[int, ...], float]]:
     """(path at whose end the round ends, chance) given that a node is visited with success probability `visit`."""
+    if ends.intersection(path):
+        return [(path, visit)]
     law, drafted = p(path), q(path)
     found: list[tuple[tuple[int, ...], float]] = []
     still, success = 1.0, visit
@@ -210,7 +212,7 @@ def _end_chances(
         source = np.where(np.isin(np.arange(len(drafted)), drawn), 0.0, drafted) if selection != "iid" else drafted
         source = np.eye(len(law))[token] if selection == "fixed" else source / source.sum()
         reach = min(1.0, success * law[token] / source[token])
-        inside = _end_chances(selection, hung, (*path, token), reach, p, q) if reach > 0 else []
+        inside = _end_chances(selection, hung, (*path, token), reach, p, q, ends) if reach > 0 else []
         found += [(end, still * chance) for end, chance in inside]
         still *= 1.0 - sum(chance for _, chance in inside)
         left = np.clip(success * law - source, 0.0, None)

@@ -14,7 +14,7 @@ from typing import Any
 
 from draftproof.audit.drafting import GUESSED, TREES
 from draftproof.audit.exact import HORIZON, Case
-from draftproof.audit.toys import EOS
+from draftproof.audit.toys import EOS, NothingAfterAnEnd
 from draftproof.core.params import SamplingParams
 from draftproof.core.rules import LOSSLESS
 
@@ -42,6 +42,7 @@ _CHANGES: dict[str, dict[str, Any]] = {
     "min_tokens": {"ignore_eos": False, "min_tokens": 2},
     "stop_token_ids": {"stop_token_ids": [EOS]},
     "max_tokens": {"max_tokens": 3},
+    "nothing after an end": {"ignore_eos": False, "logits_processors": [NothingAfterAnEnd()]},
     "all at once": {
         "temperature": 0.7,
         "top_p": 0.9,

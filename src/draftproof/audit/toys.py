@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,20 @@ from draftproof.models.table import TableModel
 
 VOCAB = 3
 EOS = 2
+
+
+class AskedAfterAnEnd(BaseException):
+    """A law was asked for where the text has ended. No `Exception`: nothing may take it for a row that merely has no law."""
+
+
+class NothingAfterAnEnd:
+    """A logits processor that changes nothing, and goes off when it is asked about a text that holds an end token: it shows
+    that no law is made, by target or drafter, after a token that ends the text."""
+
+    def __call__(self, input_ids: Any, scores: Any) -> Any:
+        if EOS in input_ids[0].tolist():
+            raise AskedAfterAnEnd(f"the law after {input_ids[0].tolist()} was asked for")
+        return scores
 
 
 @dataclass(frozen=True)

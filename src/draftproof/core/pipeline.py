@@ -189,7 +189,12 @@ class LawPipeline:
 def refuse_invalid(held: Sequence[Array]) -> None:
     """Raise an InvalidLogitsError if one of these rows has no law; see `LawPipeline.held_back`. Waits for the device."""
     if held and bool(array_namespace(held[0]).concat(list(held)).any()):
-        raise InvalidLogitsError("a row of logits of this round holds NaN or infinity, or allows no token")
+        raise invalid_row()
+
+
+def invalid_row() -> InvalidLogitsError:
+    """What is said of a row that an accelerator held back, of which no more is known."""
+    return InvalidLogitsError("a row of logits of this round holds NaN or infinity, or allows no token")
 
 
 def _in_memory(logits: Array) -> tuple[Array, bool]:

@@ -28,13 +28,15 @@ class Draft:
     """Proposed tokens as a tree.
 
     tokens: one id a node. parents: the node each hangs under (`ROOT` for the first level), always smaller than the node.
-    laws: parent -> the law [vocab] its children were drawn from; empty when `selection` is "fixed".
+    laws: parent -> the law [vocab] its children were drawn from; empty when `selection` is "fixed". ends: the nodes whose token
+    ends the text if it is accepted; nothing hangs under them, and there is no law after them.
     """
 
     tokens: tuple[int, ...] = ()
     parents: tuple[int, ...] = ()
     laws: Mapping[int, Array] = field(default_factory=dict, compare=False, repr=False)
     selection: Selection = "fixed"
+    ends: frozenset[int] = frozenset()
 
     def __len__(self) -> int:
         return len(self.tokens)

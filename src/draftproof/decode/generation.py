@@ -76,8 +76,7 @@ class Generation:
         after_verify = perf_counter()
         logits = output.logits[: len(draft) + 1]
         laws = RowLaws(self.pipeline, logits, self.context, draft)
-        verdict = self.rule.verify(draft, laws, chance)
-        laws.check(verdict.path)
+        verdict = laws.within_law(self.rule.verify(draft, laws, chance))
         tokens, num_accepted = self._commit(draft, verdict, logits)
         self.session.keep((*range(len(unread)), *(len(unread) + node for node in verdict.path[:num_accepted])))
         record = self._record(start, draft, verdict, tokens, num_accepted, laws, builder)
@@ -109,6 +108,7 @@ class Generation:
             max_nodes=self._node_budget(),
             policy=self.policy if length is None else length.go_on,
             worth=None if length is None else length.room,
+            ends=self.stopper.ends,
         )
         forward = 0.0
         if self.drafting is None or builder.room <= 0:

@@ -51,20 +51,22 @@ class Stopper:
         """How many more tokens may be emitted."""
         return 0 if self.finish else self._limit - self.count
 
+    def ends(self, token: int, ahead: int) -> bool:
+        """Whether `token`, committed `ahead` tokens from now (the next one is 1), ends the text by its id. What stop strings
+        or a caller's criteria end is only known once it is committed."""
+        return self.count + ahead >= self._min_tokens and (token in self._eos or token in self._stop_ids)
+
     def push(self, token: int) -> Finish | None:
         """Commit one token; the finish, if this token is the last. The text of a token that stops by its id is left out, as in
         vLLM, unless `include_stop_str_in_output`."""
+        if self.ends(token, 1):
+            self.finish = Finish("stop", None if token in self._eos else token)
         self.count += 1
-        may_stop = self.count >= self._min_tokens
-        if may_stop and token in self._eos:
-            self.finish = Finish("stop")
-        elif may_stop and token in self._stop_ids:
-            self.finish = Finish("stop", token)
         self.hides_last = self.finish is not None and not self._include_stop
         if self.detokenizer and not self.hides_last:
             before = len(self.detokenizer.text)
             self.detokenizer.push(token)
-            if may_stop and self.finish is None:
+            if self.count >= self._min_tokens and self.finish is None:
                 self.finish = self._stop_string(before)
         if self.finish is None and self.count >= self._limit:
             self.finish = Finish("length")

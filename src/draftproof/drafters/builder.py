@@ -29,7 +29,8 @@ class DraftBuilder:
 
     chance: of this round. depth: how deep the draft may grow (the draft length, remaining tokens - 1, the context limit).
     max_nodes: cap on nodes of a tree. vocab_size: allowed ids. policy: asked by `go_on`. worth: how many more levels
-    after so many are worth their cost, before the drafter works for them; `room` gives no more."""
+    after so many are worth their cost, before the drafter works for them; `room` gives no more. ends: whether a token at a
+    level of the draft (the first is 1) ends the text; nothing fits under such a token."""
 
     def __init__(
         self,
@@ -40,13 +41,15 @@ class DraftBuilder:
         max_nodes: int | None = None,
         policy: LengthPolicy | None = None,
         worth: Callable[[int], int] | None = None,
+        ends: Callable[[int, int], bool] | None = None,
     ) -> None:
         self._chance, self._depth, self._vocab_size = chance, max(depth, 0), vocab_size
-        self._policy, self._worth = policy, worth
+        self._policy, self._worth, self._ends = policy, worth, ends
         self._max_nodes = self._depth if max_nodes is None else max_nodes
         self._tokens: list[int] = []
         self._parents: list[int] = []
         self._depths: list[int] = []
+        self._ended: set[int] = set()
         self._laws: dict[int, Array] = {}
         self._sources: dict[int, Array] = {}
         self._selection: Selection | None = None
@@ -92,7 +95,13 @@ class DraftBuilder:
         """Whether `go_on` looks at laws: then it is worth one even where, at temperature 0, none is needed to draft."""
         return self._worth is not None
 
+    def ends_text(self, token: int, depth: int) -> bool:
+        """Whether `token` at level `depth` (the first is 1) would end the text: for drafters that plan before they add."""
+        return self._ends is not None and self._ends(token, depth)
+
     def _space_under(self, node: int) -> int:
+        if node in self._ended:
+            return 0
         return min(self._depth - self._depth_of(node), self._max_nodes - len(self._tokens))
 
     def path(self, node: int | None = None) -> tuple[int, ...]:
@@ -172,7 +181,9 @@ class DraftBuilder:
 
     def build(self) -> Draft:
         """The finished draft."""
-        return Draft(tuple(self._tokens), tuple(self._parents), dict(self._laws), self._selection or "fixed")
+        return Draft(
+            tuple(self._tokens), tuple(self._parents), dict(self._laws), self._selection or "fixed", frozenset(self._ended)
+        )
 
     def _place(self, parent: int | None, selection: Selection) -> int:
         parent = self.newest if parent is None else parent
@@ -210,6 +221,8 @@ class DraftBuilder:
         return 0 if node == ROOT else self._depths[node]
 
     def _add(self, token: int, parent: int) -> None:
+        if self.ends_text(token, 1 + self._depth_of(parent)):
+            self._ended.add(len(self._tokens))
         self._depths.append(1 + self._depth_of(parent))
         self._tokens.append(token)
         self._parents.append(parent)

@@ -107,7 +107,8 @@ class DraftModelSession:
                     placed.update(zip(children, nodes, strict=False))
                     below += children[: len(nodes)]
             level = [node for node in below if node in self._tree.children and self._reads(draft, placed[node])]
-            if not level or draft.room_under(placed[level[0]]) <= 0 or not self._fits(len(context) + draft.num_nodes):
+            level = [node for node in level if draft.room_under(placed[node]) > 0]
+            if not level or not self._fits(len(context) + draft.num_nodes):
                 return
             output = yield self._tree_step(len(context), draft, [placed[node] for node in level])
             row_of = {node: row for row, node in enumerate(level)}

@@ -149,7 +149,7 @@ class EagleSession:
 
     def _propose_tree(self, context: Sequence[int], draft: DraftBuilder, last: Output) -> Generator[Step, Output, None]:
         """Expand level by level, then keep the best nodes of all levels and hand them to the builder."""
-        tree = _Candidates(self._laws, context, self._drafter.top_k)
+        tree = _Candidates(self._laws, context, self._drafter.top_k, draft)
         depth = draft.room_under(ROOT)
         frontier = tree.expand([ROOT], last.logits)
         base = self._rows.length
@@ -222,14 +222,15 @@ class EagleSession:
 class _Candidates:
     """EAGLE-2's candidates, level after level: token, parent, and the sum of log probabilities on the way."""
 
-    def __init__(self, laws: Any, context: Sequence[int], top_k: int) -> None:
-        self._laws, self._context, self._top_k = laws, context, top_k
+    def __init__(self, laws: Any, context: Sequence[int], top_k: int, draft: DraftBuilder) -> None:
+        self._laws, self._context, self._top_k, self._draft = laws, context, top_k, draft
         self.tokens: list[int] = []
         self.parents: list[int] = []
         self._scores: list[float] = []
 
     def expand(self, frontier: Sequence[int], logits: Any) -> list[int]:
-        """Add the `top_k` likeliest allowed children of each node of the frontier; the `top_k` best of them come next."""
+        """Add the `top_k` likeliest allowed children of each node of the frontier; the `top_k` best of them come next, but for
+        those that end the text."""
         added: list[int] = []
         chances = logits.double().log_softmax(dim=-1)
         for row, node in enumerate(frontier):
@@ -240,7 +241,8 @@ class _Candidates:
                 self.tokens.append(token)
                 self.parents.append(node)
                 self._scores.append(above + chance)
-        return self._ranked(added)[: self._top_k]
+        going_on = [node for node in added if not self._draft.ends_text(self.tokens[node], len(self._path(node)))]
+        return self._ranked(going_on)[: self._top_k]
 
     def best(self, count: int) -> list[int]:
         """The `count` best nodes of all levels in the order they were added. A score never exceeds its parent's, and among

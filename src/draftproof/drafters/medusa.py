@@ -64,7 +64,7 @@ class MedusaSession:
         try:
             for level in range(depth):
                 parents = [ROOT] if level == 0 else [node for node in shape.levels[level - 1] if node in placed]
-                parents = [node for node in parents if node in shape.children]
+                parents = [node for node in parents if node in shape.children and draft.room_under(placed[node]) > 0]
                 if not parents:
                     return
                 output = yield self._step(level)
