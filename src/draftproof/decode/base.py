@@ -12,6 +12,7 @@ from draftproof.core.chance import KeyedChance, stream_key
 from draftproof.core.coupled import CoupledChance
 from draftproof.core.params import SamplingParams
 from draftproof.core.pipeline import LawPipeline
+from draftproof.core.processor_state import with_forks
 from draftproof.decode.batch import set_draft_length
 from draftproof.decode.many import Request as Asked
 from draftproof.decode.many import finished, run_requests
@@ -184,8 +185,17 @@ class Decoder:
         if params.max_tokens is None and limit is None:
             raise UsageError(f"max_tokens is needed: {self.target.name} has no context limit to stop at")
         self._pipeline(ids, params)  # refuses token ids outside the vocabulary, and bans that leave no token
-        self.drafter_for(params)  # refuses a draft length that the drafter does not have
-        return ids, params
+        if self.drafter_for(params) is None:  # refuses a draft length that the drafter does not have
+            return ids, params
+        return ids, self._with_forks(ids, params)
+
+    def _with_forks(self, ids: Sequence[int], params: SamplingParams) -> SamplingParams:
+        """The parameters, logits processors with a state of their own marked to be copied along drafts, or refused."""
+        fork = partial(
+            with_forks, prompt=ids, vocab_size=self.target.vocab_size, device=getattr(self.target, "device", None)
+        )
+        processors, warpers = fork(params.logits_processors), fork(params.logits_warpers)
+        return replace(params, logits_processors=processors, logits_warpers=warpers) if processors or warpers else params
 
     def _params(self, params: SamplingParams | None, num_prompt_tokens: int) -> SamplingParams:
         """Complete parameters: the model's defaults if none were given, a seed, strings turned into ids."""
@@ -214,12 +224,13 @@ class Decoder:
             detokenizer = Detokenizer(self.tokenizer, skip_special_tokens=params.skip_special_tokens)
         return Stopper(params, eos_token_ids=self.target.eos_token_ids, limit=limit, detokenizer=detokenizer)
 
-    def _pipeline(self, ids: Sequence[int], params: SamplingParams) -> LawPipeline:
+    def _pipeline(self, ids: Sequence[int], params: SamplingParams, follows: LawPipeline | None = None) -> LawPipeline:
         return LawPipeline(
             params,
             num_prompt_tokens=len(ids),
             vocab_size=self.target.vocab_size,
             eos_token_ids=self.target.eos_token_ids,
+            follows=follows,
         )
 
     def chat(self, *, system: str | None = None, messages: Sequence[Message] = (), params: Any = None) -> Chat:

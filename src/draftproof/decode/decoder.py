@@ -107,15 +107,15 @@ class SpeculativeDecoder(Decoder):
         session.rollback(min(session.length, len(ids) - 1))
         if index > 0:
             params = replace(params, prompt_logprobs=None)
-        drafting = None
+        pipeline, drafting = self._pipeline(ids, params), None
         if drafter is not None:
-            request = Request(ids, params, self._pipeline(ids, params), self.target, index)
+            request = Request(ids, params, self._pipeline(ids, params, pipeline), self.target, index)
             drafting = drafter.open(request) if open_drafter is None else open_drafter(drafter, request)
         return Generation(
             session=session,
             context=list(ids),
             params=params,
-            pipeline=self._pipeline(ids, params),
+            pipeline=pipeline,
             stopper=self._stopper(ids, params, streams),
             rule=self.rule_for(params),
             chance_at=chance_for(is_coupled(self.rule), params, index),

@@ -114,9 +114,7 @@ class _Job:
     def run(self, input_ids: torch.Tensor, streamer: Any) -> tuple[list[list[int]], tuple[Statistics, ...]]:
         """The new ids of each row, and its statistics."""
         seed = 0 if self._greedy else int(torch.randint(2**63 - 1, ()))
-        params = [self._params(row, number, seed) for number, row in enumerate(self._batch)]
-        for row, one in zip(self._batch, params, strict=True):
-            self._decoder.check_prompt(row.prompt, one)
+        params = [self._decoder.checked(row.prompt, self._params(row, number, seed)) for number, row in enumerate(self._batch)]
         rows = [
             Row(
                 row.prompt,
@@ -168,9 +166,9 @@ class _Job:
 class _RowDecoder(SpeculativeDecoder):
     """The decoder of one call."""
 
-    def check_prompt(self, prompt: Sequence[int], params: SamplingParams) -> None:
-        """UsageError when the prompt does not fit the model."""
-        self.request(prompt, params)
+    def checked(self, prompt: Sequence[int], params: SamplingParams) -> SamplingParams:
+        """The parameters as decoding wants them. UsageError when the prompt does not fit the model."""
+        return self.request(prompt, params)[1]
 
 
 def _decoder(drafter: Any, config: Mapping[str, Any] | None, target: HFModel) -> _RowDecoder:
