@@ -1,7 +1,8 @@
-"""Small tokenizers trained in code: byte-level ones, and SentencePiece's kind with byte tokens, a BOS and no unknown token."""
+"""Small tokenizers made in code: byte-level ones, and SentencePiece's kind with byte tokens, a BOS and no unknown token."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -56,3 +57,11 @@ def _with_ordinary_byte_tokens(inner: Any) -> Any:
     rules = json.loads(inner.to_str())
     rules["added_tokens"] = []
     return Tokenizer.from_str(json.dumps(rules))
+
+
+def plain_words(size: int = 64, swapped: Mapping[int, int] | None = None) -> PreTrainedTokenizerFast:
+    """Words w0, w1, ...; unlike `tiny`'s, none of them is a special token, which a text would not show."""
+    ids = {f"w{i}": (swapped or {}).get(i, i) for i in range(size)}
+    inner = Tokenizer(models.WordLevel(ids, unk_token="w0"))
+    inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return PreTrainedTokenizerFast(tokenizer_object=inner)

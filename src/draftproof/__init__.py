@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from draftproof import hf
+    from draftproof import hf, walkthrough
     from draftproof.core.formulas import (
         acceptance_rate,
         best_draft_length,
@@ -42,6 +42,7 @@ __all__ = [
     "expected_tokens",
     "hf",
     "speculative_step",
+    "walkthrough",
 ]
 
 _HOMES = {

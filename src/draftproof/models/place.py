@@ -42,6 +42,15 @@ def check_place(name: str | Path, revision: str | None = None) -> None:
         _is_kept_only(hub_id, revision, advice)
 
 
+def is_here(name: str, revision: str | None = None) -> bool:
+    """Whether the model `name` is on this machine, so that no hub needs to be asked."""
+    try:
+        local, hub_id, _ = _read(name)
+    except UsageError:
+        return False
+    return local is not None or _is_kept(hub_id, revision)
+
+
 def _read(name: str) -> tuple[Path | None, str, str]:
     """(folder or .gguf file, hub id, what to do when the hub has it not) of a name; the first is None for what is on a hub."""
     path = Path(name).expanduser()
@@ -56,11 +65,21 @@ def _read(name: str) -> tuple[Path | None, str, str]:
     if path.suffix == ".gguf" or name.startswith(("/", ".", "~")) or not _HUB_ID.fullmatch(name):
         raise UsageError(f"there is no file or folder {name}")
     short_name = next((short for short, entry in PULLABLE.items() if name.lower() in (short, entry.hub_id.lower())), None)
+    local = None if short_name is None and "/" in name else _in_folder_of_models(short_name or name)
+    if local is not None:
+        return local, "", ""
     if short_name is None:
         return None, name, "name a local folder or a .gguf file"
-    if is_model_folder(pulled_folder(short_name)):
-        return pulled_folder(short_name), "", ""
     return None, PULLABLE[short_name].hub_id, f"run: draftproof pull {short_name}"
+
+
+def _in_folder_of_models(name: str) -> Path | None:
+    """The folder or GGUF file of that name where `draftproof pull` puts models."""
+    folder = pulled_folder(name)
+    file = folder.with_name(f"{folder.name}.gguf")
+    if is_model_folder(folder):
+        return folder
+    return file if file.is_file() else None
 
 
 def _is_kept(hub_id: str, revision: str | None) -> bool:
