@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 FAULTS = {
@@ -39,6 +41,13 @@ CLOSE = 0.02
 def tv(law: np.ndarray, other: np.ndarray) -> float:
     """Total variation distance."""
     return float(np.abs(law - other).sum() / 2)
+
+
+def check_repeats(play: Callable[[np.random.Generator], object]) -> None:
+    """`play` a hundred times with one generator going through all of them, twice from equal seeds: a step that draws from the
+    generator it is given always repeats itself."""
+    once, again = ([play(rng) for _ in range(100)] for rng in (np.random.default_rng(7), np.random.default_rng(7)))
+    assert once == again, "two runs with equal seeds differ: draw every random number from the rng you are given"
 
 
 def hint_for_law(empirical: np.ndarray) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import random
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -116,6 +118,57 @@ def test_a_wrong_solution_fails_with_a_hint(line: str, tmp_path: Path) -> None:
     run = pytest_in_a_process("lab", "-k", name, folder=tmp_path)
     assert run.returncode == 1 and "1 failed" in run.stdout, run.stdout
     assert hint in run.stdout
+
+
+DRAWS = {
+    "draft": "drafts.append(int(rng.choice(len(law), p=law)))",
+    "coin": "if rng.random() <",
+    "replacement": "return [*drafts[:i], int(rng.choice",
+    "bonus": "return [*drafts, int(rng.choice",
+}
+ELSEWHERE = {
+    "np.random": ("np.random.choice", "np.random.random"),
+    "a fresh generator": ("np.random.default_rng().choice", "np.random.default_rng().random"),
+    "Python's random": ("(lambda n, p: __import__('random').choices(range(n), p)[0])", "__import__('random').random"),
+}
+
+
+def changed(file: Path, line: str, source: str) -> SimpleNamespace:
+    """The functions of `file` with the draws in `line` taken from another source."""
+    code, (choice, coin) = file.read_text(encoding="utf-8"), ELSEWHERE[source]
+    assert line in code
+    functions: dict[str, Any] = {"__name__": "changed"}
+    exec(code.replace(line, line.replace("rng.choice", choice).replace("rng.random", coin)), functions)
+    return SimpleNamespace(**functions)
+
+
+@pytest.mark.parametrize("draw", DRAWS)
+@pytest.mark.parametrize("source", ELSEWHERE)
+def test_a_draw_from_elsewhere_is_told(draw: str, source: str) -> None:
+    """Every single draw of the reference, taken from a source that nobody seeds."""
+    lab = changed(LAB / "solution.py", DRAWS[draw], source)
+    with pytest.raises(AssertionError, match="draw every random number from the rng you are given"):
+        load(LAB / "test_speculative.py").check_one_generator(lab, load(LAB / "diagnosis.py"))
+
+
+@pytest.mark.parametrize("task", ["tree_drafts", "prompt_lookup"])
+@pytest.mark.parametrize("source", ELSEWHERE)
+def test_a_stretch_task_that_draws_elsewhere_is_told(task: str, source: str) -> None:
+    folder = LAB / "stretch" / task
+    for line in ("rng.random()", "rng.choice("):
+        lab = changed(folder / "solution.py", line, source)
+        with pytest.raises(AssertionError, match="draw every random number from the rng you are given"):
+            test = load(folder / f"test_{task}.py").test_output_distribution_is_exactly_the_target
+            test(lab, load(LAB / "diagnosis.py"))
+
+
+def test_the_reference_always_repeats_itself() -> None:
+    """However the other generators of the process stand."""
+    check, reference, diagnosis = (load(LAB / f"{name}.py") for name in ("test_speculative", "solution", "diagnosis"))
+    for seed in range(20):
+        np.random.seed(seed)  # noqa: NPY002 (the generator a learner should not use)
+        random.seed(seed)
+        check.check_one_generator(SimpleNamespace(**vars(reference)), diagnosis)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -48,7 +48,7 @@ def test_the_head_accepts_more_than_a_guess_that_reads_nothing(
 
 
 def test_drafting_from_the_head_is_exact(
-    lab: SimpleNamespace, text: tuple[np.ndarray, np.ndarray], weights: np.ndarray
+    lab: SimpleNamespace, diagnosis: ModuleType, text: tuple[np.ndarray, np.ndarray], weights: np.ndarray
 ) -> None:
     """Two tokens after one state: the first from the target, the second guessed without seeing the first.
 
@@ -56,6 +56,7 @@ def test_drafting_from_the_head_is_exact(
     state, rng, runs = text[1][100], np.random.default_rng(1), 10_000
     first, guess = toy.next_law(state), lab.head_law(weights, state)
     second = np.array([toy.next_law(toy.read(state, token)) for token in range(toy.VOCAB)])
+    diagnosis.check_repeats(lambda rng: lab.guess_and_verify(second[0], guess, rng))
     counts, accepted = np.zeros((toy.VOCAB, toy.VOCAB)), 0
     for token in rng.choice(toy.VOCAB, size=runs, p=first):
         after, kept = lab.guess_and_verify(second[token], guess, rng)

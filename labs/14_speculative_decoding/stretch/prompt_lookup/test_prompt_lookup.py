@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -30,8 +30,9 @@ def test_lookup_copies_what_followed_the_last_longest_match(
     assert lab.prompt_lookup(context, k) == drafts
 
 
-def test_output_distribution_is_exactly_the_target(lab: SimpleNamespace) -> None:
+def test_output_distribution_is_exactly_the_target(lab: SimpleNamespace, diagnosis: ModuleType) -> None:
     """As in the lab with a third of the runs: TV < 0.026; fewer than 1 exact sampler in 100,000 fails."""
+    diagnosis.check_repeats(lambda rng: lab.lookup_step(lambda x: TARGET[x[-1]], (0, 1, 2, 0, 0, 1, 2, 0), 2, rng))
     rng, counts, runs, prompt = np.random.default_rng(0), np.zeros((3, 3)), 10_000, (0, 1, 2, 0, 0, 1, 2, 0)
     for _ in range(runs):
         out: list[int] = []
