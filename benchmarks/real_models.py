@@ -197,7 +197,7 @@ def one(watch: Stopwatch, arm: Callable[..., Any], ids: tuple[int, ...], values:
 
 def difference(decoder: SpeculativeDecoder, plain: Any, speculative: Any) -> dict[str, Any] | None:
     """Where the greedy texts part, and the target's top-2 gap there."""
-    found = first_difference(decoder, plain, speculative)
+    found = first_difference(decoder, plain, speculative, SamplingParams(temperature=0))
     return None if found is None else {"position": found.position, "top2_gap": found.top2_gap}
 
 

@@ -127,6 +127,8 @@ def test_text_that_differs_where_it_should_not_is_flagged_with_its_gap() -> None
     assert [flag["arm"] for flag in result["flags"] if flag["kind"] == "text differs"] == ["wrong"]
     assert {d["arm"] for d in result["differences"]} == {"wrong"}
     assert result["differences"][0]["position"] == 3 and result["differences"][0]["top2_gap"] > 0
+    (message,) = [flag["message"] for flag in result["flags"] if flag["kind"] == "text differs"]
+    assert "on 3 prompts; the widest of them: A fault, not rounding: the target never gives" in message
 
 
 def slow_round(start: int, drafted: int, accepted: int) -> Round:

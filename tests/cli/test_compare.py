@@ -52,6 +52,7 @@ def test_where_sampled_texts_part_the_gap_is_the_targets(target: Path, draft: Pa
         logits = AutoModelForCausalLM.from_pretrained(target)(input_ids=ids).logits[0, -1].double()
     best = logits.log_softmax(-1).topk(2).values
     assert difference["top2_gap"] == pytest.approx(float(best[0] - best[1]), abs=1e-4)
+    assert difference["verdict"] == "drawn" and difference["noise"] < 1e-4 < difference["gap"]
 
 
 def test_with_match_sampled_texts_do_not_part(target: Path, draft: Path, document: Document) -> None:
@@ -105,10 +106,11 @@ def test_a_text_that_ends_early_differs_where_it_ended() -> None:
     decoder = ring_decoder()
     longer = decoder.generate([0], SamplingParams(temperature=0, max_tokens=6))
     shorter = decoder.generate([0], SamplingParams(temperature=0, max_tokens=4))
-    found = compare.first_difference(decoder, shorter, longer)
+    found = compare.first_difference(decoder, shorter, longer, SamplingParams(temperature=0))
     assert found is not None
     assert (found.position, found.plain_token, found.speculative_token) == (4, None, longer.token_ids[4])
     assert found.top2_gap == pytest.approx(3.871201, abs=1e-6)  # log(0.96 / 0.02)
+    assert found.verdict == "fault" and "ended there" in found.why
 
 
 def test_speedup_is_the_median_of_paired_ratios_and_times_leave_the_prompt_out() -> None:
@@ -137,10 +139,10 @@ def test_an_agreement_names_the_reason() -> None:
     decoder = ring_decoder()
     params = SamplingParams(temperature=0, max_tokens=4)
     result = decoder.generate([0], params)
-    tie = compare.FirstDifference(position=2, plain_token=1, speculative_token=0, top2_gap=0.0)
-    parted = compare.Comparison((result,), (result,), tie)
+    wrong = replace(result, outputs=(replace(result.outputs[0], token_ids=(*result.token_ids[:2], 2, 0)),))
+    parted = compare.Comparison((result,), (wrong,), compare.first_difference(decoder, result, wrong, params))
     words = compare_table.agreement(parted, decoder, params)
-    assert "new token 2" in words and "0.0000 apart" in words and "round float64 differently" in words
+    assert "new token 2" in words and "A fault, not rounding: the two tokens are 3.9 nats apart" in words
     sampled = SamplingParams(temperature=1, max_tokens=4)
     other = SimpleNamespace(target=decoder.target, tokenizer=None, rule_for=lambda params: SimpleNamespace(name="token"))
     assert "samples of one law" in compare_table.agreement(parted, other, sampled)  # type: ignore[arg-type]

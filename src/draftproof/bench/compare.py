@@ -18,6 +18,7 @@ from draftproof.decode.decoder import Decoder, SpeculativeDecoder
 from draftproof.decode.logprobs import row_logprobs
 from draftproof.decode.prompts import Prompt
 from draftproof.decode.result import Completion, Result
+from draftproof.decode.ties import Verdict, judge
 from draftproof.models.protocol import Step, extend
 
 WARM_UP_TOKENS = 16
@@ -26,12 +27,17 @@ WARM_UP_TOKENS = 16
 @dataclass(frozen=True)
 class FirstDifference:
     """position: index among the new tokens. plain_token, speculative_token: what stands there, None where one text has ended.
-    top2_gap: the target's log-probability of its best token less that of its second best, from one pass over what is common."""
+    top2_gap: the target's log-probability of its best token less that of its second best, from one pass over what is common.
+    verdict, gap, noise, why: see `decode/ties.py`."""
 
     position: int
     plain_token: int | None
     speculative_token: int | None
     top2_gap: float
+    verdict: Verdict
+    gap: float | None
+    noise: float
+    why: str
 
 
 @dataclass(frozen=True)
@@ -77,28 +83,28 @@ def compare(
             begin(name)
             results[name].append(arms[name].generate(prompt, params))
     plain, speculative = results["plain"][0], results["speculative"][0]
-    difference = first_difference(decoder, plain, speculative)
+    difference = first_difference(decoder, plain, speculative, params)
     return Comparison(tuple(results["plain"]), tuple(results["speculative"]), difference)
 
 
-def first_difference(decoder: SpeculativeDecoder, plain: Result, speculative: Result) -> FirstDifference | None:
+def first_difference(
+    decoder: SpeculativeDecoder, plain: Result, speculative: Result, params: SamplingParams
+) -> FirstDifference | None:
     """Where the token ids of two results for one prompt part; None when they are the same."""
-    return first_difference_of(decoder, plain.prompt_token_ids, plain.token_ids, speculative.token_ids)
+    return first_difference_of(decoder, plain.prompt_token_ids, plain.token_ids, speculative.token_ids, params)
 
 
 def first_difference_of(
-    decoder: Decoder, prompt: Sequence[int], theirs: Sequence[int], ours: Sequence[int]
+    decoder: Decoder, prompt: Sequence[int], theirs: Sequence[int], ours: Sequence[int], params: SamplingParams
 ) -> FirstDifference | None:
     """Where `ours` parts from plain decoding's tokens `theirs` after one prompt; None when they are the same."""
     if tuple(ours) == tuple(theirs):
         return None
     position = common_prefix(ours, theirs)
-    return FirstDifference(
-        position=position,
-        plain_token=theirs[position] if position < len(theirs) else None,
-        speculative_token=ours[position] if position < len(ours) else None,
-        top2_gap=top2_gap(decoder, (*prompt, *ours[:position])),
-    )
+    plain, speculative = (text[position] if position < len(text) else None for text in (theirs, ours))
+    found = judge(decoder.target, prompt, ours[:position], plain, speculative, params)
+    gap = top2_gap(decoder, (*prompt, *ours[:position]))
+    return FirstDifference(position, plain, speculative, gap, found.verdict, found.gap, found.noise, found.why)
 
 
 def top2_gap(decoder: Decoder, token_ids: Sequence[int]) -> float:

@@ -21,9 +21,6 @@ from draftproof.decode.statistics import statistics
 Times = dict[int, list[float]]
 """Prompt -> seconds per token of its repetitions, in order."""
 
-EXACT_DTYPES = ("float32", "float64")
-"""Where greedy text must not depend on how many rows a pass has."""
-
 
 def total_times(runs: Sequence[Measured]) -> Times:
     """Whole request over its tokens; runs that brought none are left out."""
@@ -164,13 +161,15 @@ def differences(measurement: Measurement, decoder: Any) -> list[dict[str, Any]]:
             if measured.repeat or measured.prompt not in plain:
                 continue
             prompt = measurement.prompts[measured.prompt].ids
-            difference = first_difference_of(decoder, prompt, plain[measured.prompt], measured.run.token_ids)
+            difference = first_difference_of(
+                decoder, prompt, plain[measured.prompt], measured.run.token_ids, measurement.params
+            )
             if difference is not None:
                 found.append({"arm": arm.name, "prompt": measured.prompt} | asdict(difference))
     return found
 
 
-def flags_of(measurement: Measurement, different: Sequence[Mapping[str, Any]], dtype: str) -> list[Flag]:
+def flags_of(measurement: Measurement, different: Sequence[Mapping[str, Any]]) -> list[Flag]:
     """Everything doubtful about a measurement."""
     flags = load_flags(measurement.calibrations)
     lengths = {
@@ -183,10 +182,10 @@ def flags_of(measurement: Measurement, different: Sequence[Mapping[str, Any]], d
         flags += [flag] if flag and arm.name != PLAIN else []
     for name in dict.fromkeys(str(d["arm"]) for d in different):
         own = [d for d in different if d["arm"] == name]
-        gap = max(float(d["top2_gap"]) for d in own)
-        kind = "text differs" if dtype in EXACT_DTYPES else "near-tie"
-        why = "it must not" if kind == "text differs" else f"in {dtype} near-ties may fall either way"
-        message = f"{name}: text differs from plain decoding on {len(own)} prompts, largest top-2 gap {gap:.3g}; {why}"
+        worst = max(own, key=lambda d: (d["verdict"] != "tie", d["gap"] is None, d["gap"] or 0.0))
+        kind = "near-tie" if worst["verdict"] == "tie" else "text differs"
+        which = "the widest of them" if len(own) > 1 else "there"
+        message = f"{name}: text differs from plain decoding on {len(own)} prompts; {which}: {worst['why']}"
         flags.append(Flag(kind, message, name))
     if measurement.interrupted:
         done, meant = len(measurement.of(PLAIN)), len(measurement.prompts) * measurement.repeats
@@ -205,7 +204,7 @@ def document(measurement: Measurement, decoder: Any, provenance: Mapping[str, An
         "version": 1,
         "level": LEVEL,
         "arms": [arm_summary(measurement, arm) for arm in measurement.arms],
-        "flags": [asdict(flag) for flag in flags_of(measurement, different, str(provenance.get("dtype")))],
+        "flags": [asdict(flag) for flag in flags_of(measurement, different)],
         "differences": different,
         "prompts": [
             {"workload": p.item.workload, "where": p.item.where, "num_tokens": len(p.ids)} for p in measurement.prompts

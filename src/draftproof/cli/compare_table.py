@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from draftproof.bench.compare import Comparison, milliseconds_per_round, rates
+from draftproof.decode.ties import dtype_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -57,7 +58,9 @@ def title(decoder: SpeculativeDecoder, params: SamplingParams, repeat: int) -> s
     """What was compared."""
     how = "greedy" if params.temperature == 0 else f"temperature {params.temperature:g}, seed {params.seed}"
     model, stats = decoder.target, f"{decoder.config.method}, {decoder.config.num_speculative_tokens} drafts at most"
-    return f"{model.name} ({_dtype(decoder)}), {how}; {stats}, rule {decoder.rule_for(params).name}; medians of {repeat}"
+    return (
+        f"{model.name} ({dtype_of(decoder.target)}), {how}; {stats}, rule {decoder.rule_for(params).name}; medians of {repeat}"
+    )
 
 
 def agreement(comparison: Comparison, decoder: SpeculativeDecoder, params: SamplingParams) -> str:
@@ -70,17 +73,8 @@ def agreement(comparison: Comparison, decoder: SpeculativeDecoder, params: Sampl
     if rule not in ("match", "gumbel"):
         why = f"Both are samples of one law: rule {rule} draws random numbers of its own, so the texts may differ."
     else:
-        why = (
-            f"Passes of different lengths round {_dtype(decoder)} differently, which can change a token where two are as good."
-        )
-    return (
-        f"The texts part at new token {difference.position}: plain has {shown[0]}, speculative {shown[1]}. The target's "
-        f"two best tokens there are {difference.top2_gap:.4f} apart in log-probability. {why}"
-    )
-
-
-def _dtype(decoder: SpeculativeDecoder) -> str:
-    return str(getattr(decoder.target, "dtype", "float64")).removeprefix("torch.")
+        why = difference.why
+    return f"The texts part at new token {difference.position}: plain has {shown[0]}, speculative {shown[1]}. {why}"
 
 
 def _pair(plain: dict[str, float | None], speculative: dict[str, float | None], name: str, form: str) -> tuple[str, str]:

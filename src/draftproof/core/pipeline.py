@@ -103,6 +103,11 @@ class LawPipeline:
         pairs = zip(order.tolist(), x[order].tolist(), strict=True)
         return [int(token) for token, score in pairs if math.isfinite(score)]
 
+    def advantage(self, logits: Array, context: Sequence[int], one: int, other: int) -> float:
+        """How much better `one` is than `other` after `context`, in nats, after all processors; logits: one row [vocab]."""
+        row = self._processed(logits[None, :], context, [()])[0][0]
+        return float(row[one]) - float(row[other])
+
     @property
     def can_forbid(self) -> bool:
         """Whether any bans are in force: where not, nothing need be asked of `forbids`."""
