@@ -34,7 +34,12 @@ class MissingExtraError(UsageError):
 
 
 class InvalidLogitsError(DraftproofError):
-    """The target's logits hold NaN, or no token is allowed after processing."""
+    """The target's logits hold NaN, or no token is allowed after processing. fault: what is wrong, without the place, so that
+    the same fault at many places can be counted."""
+
+    def __init__(self, message: str, fault: str | None = None) -> None:
+        super().__init__(message)
+        self.fault = message if fault is None else fault
 
 
 class KeyRepeatedError(DraftproofError):

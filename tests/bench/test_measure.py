@@ -80,10 +80,10 @@ def test_ratios_are_paired_by_prompt_and_rates_are_per_token() -> None:
     assert result["arms"][1]["tokens_per_second"] == pytest.approx(8)
     assert result["arms"][1]["decode_ratio_of_totals"] == pytest.approx(2)
     assert result["flags"] == []
-    assert set(result["arms"][0]["tasks"]) == {"qa", "multi-turn conversation"}
+    assert set(result["arms"][0]["tasks"]) == {"qa", "writing", "stem"}
     assert len(result["arms"][0]["runs"]) == 6 and result["arms"][0]["runs"][0]["chunks"]
     table = task_result(result)
-    assert table is not None and len(table.rows) == 6
+    assert table is not None and len(table.rows) == 9
 
 
 def test_a_repeated_prompt_that_is_faster_without_a_memory_is_flagged() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from draftproof.bench.workload import builtin_items, choose, encode, read_items, task_of
+from draftproof.bench.workload import builtin_items, choose, encode, read_items
 from draftproof.errors import UsageError
 from tiny import word_tokenizer
 
@@ -98,8 +98,3 @@ def test_choosing_by_workload() -> None:
         choose(items, None, ["poetry"])
     with pytest.raises(UsageError, match="no built-in workload"):
         builtin_items(["poetry"])
-
-
-def test_spec_bench_categories_become_its_tasks() -> None:
-    assert task_of("writing") == task_of("stem") == "multi-turn conversation"
-    assert task_of("rag") == "rag"

@@ -49,7 +49,8 @@ def test_bench_has_its_keys_and_raw_data(target: Path, draft: Path, prompts: Pat
     assert where["model_hashes"]["target"] != where["model_hashes"]["draft"]
     assert json.loads((tmp_path / "a.json").read_text())["arms"][1]["runs"][0]["rounds"]
     page = (tmp_path / "a.html").read_text()
-    assert page.count("<svg") == 1 and "ngram k=3" in page and "multi-turn conversation" in page
+    assert page.count("<svg") == 1 and "ngram k=3" in page and "multi-turn" not in page
+    assert list(got["arms"][0]["tasks"]) == ["qa", "writing", "stem"], "as the file names them"
 
 
 def test_synthetic_acceptance_says_so_on_every_row(target: Path, draft: Path, prompts: Path, document: Document) -> None:

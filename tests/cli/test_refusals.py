@@ -79,7 +79,7 @@ def test_wrong_flags_are_told_before_a_model_is_loaded(
     [
         (("--top-p", 0.9), ("--top-p", "temperature 0")),
         (("--temperature", 0, "--top-k", 5), ("--top-k", "temperature 0")),
-        (("--n", 2), ("--n 2", "--temperature")),
+        (("--n", 2), ("n is 2", "1 at temperature 0")),
         (("--dtype", "float12"), ("float12", "bfloat16")),
         (("--device", "abacus"), ("abacus", "cpu")),
     ],
@@ -93,11 +93,11 @@ def test_flags_that_would_do_nothing_or_do_not_exist(
         assert part in sentence
 
 
-def test_lossless_refuses_a_rule_that_is_not(refused: Refused, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lossless_refuses_a_rule_that_is_not(refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
     from draftproof.core.rules import RULES
 
     monkeypatch.setattr(RULES["token"], "lossless", False)
-    sentence = refused("generate", "hello", "--target", target, "--rule", "token", "--lossless")
+    sentence = refused("generate", "hello", "--target", "/nowhere/at/all", "--rule", "token", "--lossless")
     assert "'token'" in sentence and "--lossless" in sentence
 
 

@@ -30,8 +30,10 @@ def test_the_lossy_rule_says_so_and_lossless_refuses_it(document: Run, refused: 
     got = document(*COMMON, "--target", target, "--rule", "typical")
     assert got["stats"]["rule"] == "typical (lossy)"
     assert got["stats"]["lossless"] is False
-    sentence = refused(*COMMON, "--target", target, "--rule", "typical", "--lossless")
-    assert "typical (lossy)" in sentence and "--lossless" in sentence
+    asked = (("--rule", "typical"), ("--speculative-config", '{"method": "ngram", "rule": "typical"}'))
+    for flags in asked:  # told before a model is looked for
+        sentence = refused(*COMMON, "--target", "/nowhere/at/all", *flags, "--lossless")
+        assert "typical (lossy)" in sentence and "--lossless" in sentence
 
 
 @pytest.mark.parametrize(

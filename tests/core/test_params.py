@@ -82,6 +82,10 @@ def test_a_wrong_value_is_refused_by_field_value_and_what_is_allowed(name: str, 
         ({"logit_bias": {7: INF}}, "logit_bias[7] is inf; allowed: a number from -1e30 to 1e30, or -inf"),
         ({"allowed_token_ids": []}, "allowed_token_ids is []; allowed: a non-empty list of token ids, or None for all"),
         ({"min_tokens": 20}, "min_tokens is 20; allowed: at most max_tokens, which is 16"),
+        (
+            {"n": 2, "temperature": 0},
+            "n is 2; allowed: 1 at temperature 0, where every text is the same; for several, raise the temperature",
+        ),
         ({"seed": 2**64}, f"seed is {2**64}; allowed: an integer of 64 bits, or None for a fresh one"),
     ],
 )

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+from draftproof.core.params import SamplingParams
+from draftproof.core.pipeline import LawPipeline
 from draftproof.core.records import Array
 from draftproof.errors import InvalidLogitsError, UsageError
 from pipelines import CONTEXT, INF, any_fields, makers, pipeline
@@ -152,6 +154,16 @@ def test_a_row_left_empty_by_bans_is_named_as_such() -> None:
     laws = pipeline(suppress_tokens=[0])
     with pytest.raises(InvalidLogitsError, match="no token is allowed there"):
         laws.law(np.array([0, -INF, -INF, -INF]), CONTEXT)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"allowed_token_ids": [1]}, {"allowed_token_ids": [1, 2], "stop_token_ids": [2]}, {"suppress_tokens": [0, 2, 3]}]
+)
+def test_ends_alone_cannot_fill_min_tokens(fields: dict[str, Any]) -> None:
+    """Refused when the request is made, and not by a row without a token in the first pass."""
+    with pytest.raises(UsageError, match="min_tokens is 3, and every token left to sample ends the text"):
+        LawPipeline(SamplingParams(min_tokens=3, **fields), num_prompt_tokens=1, vocab_size=4, eos_token_ids=(1,))
+    LawPipeline(SamplingParams(**fields), num_prompt_tokens=1, vocab_size=4, eos_token_ids=(1,))
 
 
 def test_nan_made_by_a_processor_or_warper_is_named_as_such() -> None:

@@ -73,7 +73,7 @@ def test_forbids_says_exactly_where_the_law_of_equal_logits_is_zero() -> None:
         try:
             laws = pipeline(6, num_prompt_tokens=2, eos=(dice.randrange(6),), **fields)
         except UsageError as error:
-            assert "leave no token" in str(error)
+            assert "leave no token" in str(error) or "every token left to sample ends the text" in str(error)
             continue
         context = [dice.randrange(6) for _ in range(dice.randint(2, 5))]
         path = tuple(dice.randrange(6) for _ in range(dice.randint(0, 3)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
@@ -55,14 +56,51 @@ def test_rates_without_a_denominator_are_none():
     assert (stats.draft_acceptance_rate, stats.mean_acceptance_length, stats.tokens_per_round, stats.alpha) == (None,) * 4
 
 
-def test_accepted_drafts_behind_a_stop_do_not_count():
-    """A peer counted drafts that the limit had cut off."""
+def test_accepted_drafts_behind_a_stop_are_counted_apart():
+    """All 8 drafts are accepted and the third ends the text. vLLM counts what the rule accepted, before it looks for an end:
+    8, and a mean acceptance length of 9. Of these 3 are kept, and 3 is what the round emitted."""
     model = TableModel([[1.0 if j == (i + 1) % 16 else 0.0 for j in range(16)] for i in range(16)])
     made = SpeculativeDecoder(model, model, speculative_config={"num_speculative_tokens": 8})
-    result = made.generate([0], SamplingParams(temperature=0, max_tokens=12, stop_token_ids=[3]))
-    assert result.stats.num_accepted_tokens == 3
-    assert result.stats.num_emitted_tokens == 3
-    assert result.stats.num_bonus_tokens == 0
+    stats = made.generate([0], SamplingParams(temperature=0, max_tokens=12, stop_token_ids=[3])).stats
+    assert (stats.num_drafts, stats.num_accepted_tokens, stats.num_kept_tokens) == (1, 8, 3)
+    assert (stats.num_emitted_tokens, stats.num_bonus_tokens) == (3, 0)
+    assert (stats.mean_acceptance_length, stats.mean_kept_length, stats.draft_acceptance_rate) == (9.0, 3.0, 1.0)
+    assert stats.num_accepted_tokens_per_pos == (1,) * 8
+    assert stats.num_kept_tokens_per_pos == stats.num_reached_tokens_per_pos == (1,) * 3 + (0,) * 5
+    assert stats.acceptance_per_position["conditional"] == (1.0,) * 3 + (None,) * 5
+
+
+def test_the_stats_of_several_samples_are_totals():
+    rows = [[0.1 + 0.5 * (j == (i + 1) % 6) for j in range(6)] for i in range(6)]
+    model = TableModel([[x / sum(row) for x in row] for row in rows])
+    made = SpeculativeDecoder(model, model, speculative_config={"num_speculative_tokens": 3})
+    params = SamplingParams(max_tokens=20, stop_token_ids=[5], n=3, seed=2)
+    for result in (made.generate([0], params), made.plain.generate([0], params), last(made.stream([0], params))):
+        assert len({len(output.token_ids) for output in result.outputs}) > 1
+        for name in ("num_rounds", "num_draft_tokens", "num_accepted_tokens", "num_kept_tokens", "num_emitted_tokens"):
+            assert getattr(result.stats, name) == sum(getattr(output.stats, name) for output in result.outputs), name
+        assert result.stats.num_emitted_tokens == sum(len(output.token_ids) for output in result.outputs)
+
+
+def last(stream):
+    while True:
+        try:
+            next(stream)
+        except StopIteration as done:
+            return done.value
+
+
+def test_a_note_stands_once_with_the_number_of_its_rounds():
+    """A drafter whose every law is NaN said so in 299 notes, one for every position."""
+    broken = TableModel(lambda prefix: np.full(16, np.nan), vocab_size=16)
+    target = TableModel([[1 / 16] * 16] * 16)
+    made = SpeculativeDecoder(broken, target, speculative_config={"num_speculative_tokens": 2})
+    stats = made.generate([2], SamplingParams(max_tokens=30, n=2, seed=0)).stats
+    assert stats.num_invalid_draft_laws == 58  # there is no room for a draft before the last token
+    assert stats.notes == ("draft ended early: the logits hold NaN: the model is at fault (58 rounds)",)
+    assert made.generate([2], SamplingParams(max_tokens=2, seed=0)).stats.notes == (
+        "draft ended early: the logits hold NaN: the model is at fault",
+    )
 
 
 def test_seconds_add_up_and_the_prompt_is_apart():
@@ -82,4 +120,5 @@ def test_the_dictionary_has_the_documented_names():
     assert {
         "num_rounds", "num_drafts", "num_draft_tokens", "num_accepted_tokens", "num_emitted_tokens", "draft_acceptance_rate",
         "mean_acceptance_length", "tokens_per_round", "acceptance_per_position", "alpha", "method", "rule", "lossless",
+        "num_kept_tokens", "mean_kept_length", "num_accepted_tokens_per_pos",
     } <= keys  # fmt: skip

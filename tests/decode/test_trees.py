@@ -97,8 +97,8 @@ def test_a_later_sibling_is_kept_without_reading_it_again():
     assert result.token_ids == tuple((2 + i) % size for i in range(12))
     assert [r.num_accepted_tokens for r in result.rounds] == [3, 3, 3]
     assert read == [2 + 14, 1 + 14, 1 + 14]
-    assert result.stats.accepted_per_position == (3, 3, 3)
-    assert result.stats.reached_per_position == (3, 3, 3)
+    assert result.stats.num_accepted_tokens_per_pos == (3, 3, 3)
+    assert result.stats.num_reached_tokens_per_pos == (3, 3, 3)
     assert result.stats.num_draft_tokens == 3 * 14
     assert result.stats.acceptance_per_position["conditional"] == (1.0, 1.0, 1.0)
     assert {origin for r in result.rounds for origin in r.origins} == {"draft", "bonus"}
@@ -119,8 +119,8 @@ def test_positions_are_levels_in_the_statistics():
         speculative_config={"rule": "match"},
     )
     stats = made.generate([0, 1], SamplingParams(max_tokens=13, seed=5)).stats
-    assert stats.accepted_per_position == (6, 0)
-    assert stats.reached_per_position == (6, 6)
+    assert stats.num_accepted_tokens_per_pos == (6, 0)
+    assert stats.num_reached_tokens_per_pos == (6, 6)
 
 
 def test_a_tree_ends_where_the_context_does():

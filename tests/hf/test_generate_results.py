@@ -108,10 +108,10 @@ def test_the_same_call_twice_is_the_same(model: Any, draft: Any) -> None:
         model.generate(**prompts(5), custom_generate=draftproof.hf.generate, drafter=draft, **options).statistics[0]
         for _ in range(2)
     )
-    assert (first.num_rounds, first.num_draft_tokens, first.accepted_per_position) == (
+    assert (first.num_rounds, first.num_draft_tokens, first.num_accepted_tokens_per_pos) == (
         second.num_rounds,
         second.num_draft_tokens,
-        second.accepted_per_position,
+        second.num_accepted_tokens_per_pos,
     )
 
 

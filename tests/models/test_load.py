@@ -109,7 +109,9 @@ def test_a_gguf_file_is_converted_once(tmp_path, capsys):
     file, module = tmp_path / "tiny.gguf", llama(tie_word_embeddings=True)
     write_gguf(file, module)  # carries the tied output layer as a second tensor
     model = load.load_model(file, device="cpu", dtype="float32")
-    assert "converting tiny.gguf" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "converting tiny.gguf" in told
+    assert len(told.splitlines()) == 1 and "%|" not in told, "transformers' own bar beside ours"
     folder = converted_gguf(file)
     assert capsys.readouterr().err == "", "the second time it is there"
     assert [path.name for path in folder.parent.iterdir()] == [folder.name], "nothing half-made is left"

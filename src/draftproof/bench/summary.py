@@ -13,7 +13,6 @@ from draftproof.bench.bootstrap import LEVEL, Interval, bootstrap
 from draftproof.bench.compare import first_difference_of
 from draftproof.bench.hygiene import Flag, length_flags, load_flags, memory_flag
 from draftproof.bench.run import Measured, Measurement
-from draftproof.bench.workload import task_of
 from draftproof.core.records import Round
 from draftproof.decode.record import params_as_dict
 from draftproof.decode.statistics import statistics
@@ -134,8 +133,8 @@ def _ratio_dict(ratio: Interval | None) -> dict[str, float] | None:
 
 
 def task_table(measurement: Measurement, arm: Arm) -> dict[str, dict[str, Any]]:
-    """Task -> tokens per second and ratio to plain, as Spec-Bench tabulates; other workloads are tasks of their own."""
-    task = [task_of(prompt.item.workload) for prompt in measurement.prompts]
+    """Workload, as the file of prompts names it -> tokens per second and ratio to plain."""
+    task = [prompt.item.workload for prompt in measurement.prompts]
     table = {}
     for name in dict.fromkeys(task[m.prompt] for m in measurement.runs):
         runs = [m for m in measurement.of(arm.name) if task[m.prompt] == name]

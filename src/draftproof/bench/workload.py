@@ -20,8 +20,6 @@ from draftproof.decode.prompts import Prompt, prompt_ids
 from draftproof.errors import UsageError
 
 SEPARATOR = "---"
-SPEC_BENCH_CHAT = ("writing", "roleplay", "reasoning", "math", "coding", "extraction", "stem", "humanities")
-"""The categories that Spec-Bench's own table calls multi-turn conversation."""
 
 
 @dataclass(frozen=True)
@@ -110,11 +108,6 @@ def encode(items: Sequence[Item], tokenizer: Any, vocab_size: int, max_length: i
         answer = tokenizer.encode(item.answer, add_special_tokens=False) if item.answer else ()
         encoded.append(Encoded(item, ids, tuple(answer)[:max_tokens]))
     return encoded
-
-
-def task_of(workload: str) -> str:
-    """Spec-Bench's task for a category; other workloads are tasks of their own."""
-    return "multi-turn conversation" if workload in SPEC_BENCH_CHAT else workload
 
 
 def _is_chat(prompt: Any) -> bool:

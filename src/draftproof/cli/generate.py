@@ -167,12 +167,7 @@ def load(flags: Mapping[str, Any], config: Mapping[str, Any]) -> SpeculativeDeco
     target, drafts = load_target(flags, [checked])
     wanted = checked.draft_model
     draft = None if wanted is None or wanted.model is None else drafts(wanted.model, wanted.revision)
-    decoder = SpeculativeDecoder(draft, target, target.tokenizer, speculative_config=checked)
-    if flags["lossless"] and not decoder.rule.lossless:
-        raise UsageError(
-            f"rule {decoder.rule.name!r} changes the target's law, which --lossless forbids: leave one of them out"
-        )
-    return decoder
+    return SpeculativeDecoder(draft, target, target.tokenizer, speculative_config=checked)
 
 
 def complete_params(decoder: SpeculativeDecoder, prompt: Any, overrides: Mapping[str, Any]) -> SamplingParams:

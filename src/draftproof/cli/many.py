@@ -132,7 +132,7 @@ def _document(line: Line, digest: str, result: Result) -> dict[str, Any]:
         "seed": result.seed,
         "num_prompt_tokens": len(result.prompt_token_ids),
     }
-    return shared | first | ({"outputs": [first, *more]} if more else {})
+    return shared | first | ({"stats": result.stats.as_dict(), "outputs": [first, *more]} if more else {})
 
 
 def _resume(path: Path, lines: Sequence[Line], digests: Sequence[str]) -> set[int]:

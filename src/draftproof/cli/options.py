@@ -191,12 +191,21 @@ def check_effect(overrides: Mapping[str, Any], params: Any) -> None:
     idle = [name for name in _ONLY_WHEN_SAMPLING if name in overrides]
     if idle:
         raise UsageError(f"{spelled(idle[0])} does nothing at temperature 0: add --temperature, for example --temperature 0.7")
-    if params.n > 1:
-        raise UsageError(f"--n {params.n} at temperature 0 gives the same text {params.n} times: add --temperature")
 
 
 def speculative_config(flags: Mapping[str, Any]) -> dict[str, Any]:
     """The mapping for `SpeculativeConfig.from_dict`; checked. UsageError when two flags say different things."""
+    from draftproof.core.rules import RULES
+    from draftproof.decode.config import SpeculativeConfig
+
+    mapping = _config_of(flags)
+    rule = SpeculativeConfig.from_dict(mapping).rule_name  # one that nobody names is lossless
+    if flags["lossless"] and rule is not None and not RULES[rule].lossless:
+        raise UsageError(f"rule {RULES[rule].name!r} changes the target's law, which --lossless forbids: leave one of them out")
+    return mapping
+
+
+def _config_of(flags: Mapping[str, Any]) -> dict[str, Any]:
     from draftproof.decode.config import SpeculativeConfig
 
     given = {
@@ -224,7 +233,6 @@ def speculative_config(flags: Mapping[str, Any]) -> dict[str, Any]:
     given.setdefault("method", DEFAULT_METHOD)
     if takes_model(given["method"], always=True) and "model" not in given:
         raise UsageError(f"--method {given['method']} needs a draft model: add --draft with its hub id or folder")
-    SpeculativeConfig.from_dict(given)
     return given
 
 

@@ -30,7 +30,8 @@ def run_once(decoder: SpeculativeDecoder, prompt: Prompt, params: SamplingParams
     for output in result.outputs:
         print(summary(output, result.seed), file=sys.stderr)
     outputs = [as_dict(output) for output in result.outputs]
-    return {**outputs[0], "prompt_token_ids": result.prompt_token_ids, "outputs": outputs}
+    totals = {"stats": result.stats.as_dict(), "prompt_token_ids": result.prompt_token_ids}
+    return {**outputs[0], **totals, "outputs": outputs}
 
 
 def _drain(stream: Any, writer: Writer | None) -> Result:

@@ -35,6 +35,12 @@ class Bans:
             )
         self._ends = tuple(t for t in dict.fromkeys((*eos_token_ids, *params.stop_token_ids)) if t < vocab_size)
         self._min_tokens = params.min_tokens if self._ends else 0
+        ends = forbidden.union(self._ends)
+        if self._min_tokens and (len(ends) == vocab_size if self._kept is None else self._kept <= ends):
+            raise UsageError(
+                f"min_tokens is {params.min_tokens}, and every token left to sample ends the text: "
+                "allow one that does not, or leave min_tokens out"
+            )
         self._words: dict[int, list[tuple[tuple[int, ...], int]]] = {}
         for word in params.bad_words_ids:
             if len(word) > 1:

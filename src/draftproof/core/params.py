@@ -33,11 +33,11 @@ class SamplingParams:
     bad_words_ids, bad_words: token sequences and strings whose last token is forbidden where it would complete them, prompt
         included; strings need `resolve`. suppress_tokens: ids never allowed. allowed_token_ids: the only ids allowed
         (None: all).
-    min_tokens: EOS, `stop_token_ids` and `stop` do nothing before this many tokens. max_tokens: the limit, 16 as in vLLM;
-        None: until the context is full.
+    min_tokens: before this many tokens EOS and `stop_token_ids` are forbidden, and `stop` does nothing. max_tokens: the limit,
+        16 as in vLLM; None: until the context is full.
     stop, stop_token_ids: end the text at these; `include_stop_str_in_output` keeps the string. ignore_eos: go on after EOS.
-    seed: 64 bits; None takes a fresh one from the operating system. n: how many texts. logprobs, prompt_logprobs: how many
-        top log-probabilities to report a token, -1 for all of them, None for none.
+    seed: 64 bits; None takes a fresh one from the operating system. n: how many texts; 1 at temperature 0. logprobs,
+        prompt_logprobs: how many top log-probabilities to report a token, -1 for all of them, None for none.
     logits_processors: callables after all penalties and bans, before the temperature. logits_warpers: the same after min_p,
         when sampling; removed tokens reach them as -inf. Both must be functions of their arguments alone.
     num_speculative_tokens: draft length of this request; None is the decoder's, 0 is plain decoding.
@@ -75,6 +75,8 @@ class SamplingParams:
             object.__setattr__(self, name, check(name, getattr(self, name)))
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
             checks.refuse("min_tokens", self.min_tokens, f"at most max_tokens, which is {self.max_tokens}")
+        if self.n > 1 and self.temperature == 0:
+            checks.refuse("n", self.n, "1 at temperature 0, where every text is the same; for several, raise the temperature")
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> SamplingParams:

@@ -165,7 +165,8 @@ class LawPipeline:
             write_scores(x, top, self._truncation, out)
             self._warpers.apply(out[None, :], context, (path,))
             if not math.isfinite(out.max()):
-                raise InvalidLogitsError(f"the logits warpers left no token or NaN at position {len(context) + len(path)}")
+                fault = "the logits warpers left no token or NaN"
+                raise InvalidLogitsError(f"{fault} at position {len(context) + len(path)}", fault)
             out[:] = softmax(out)
 
     def _accelerated_laws(self, x: Array, context: Sequence[int], paths: Sequence[Path]) -> Array:
@@ -185,17 +186,25 @@ class LawPipeline:
         """What is wrong with a row, found out only once something is."""
         raw, processed = (_on_cpu(array[row, :]) for array in (logits, x))
         where = f"the logits of row {row}, for position {len(context) + len(path)},"
-        if np.isnan(raw).any():
-            return InvalidLogitsError(f"{where} hold NaN (first at token {int(np.isnan(raw).argmax())}): the model is at fault")
-        if np.isposinf(raw).any():
-            return InvalidLogitsError(f"{where} hold +inf (first at token {int(np.isposinf(raw).argmax())})")
-        if np.isnan(processed).any():
-            return InvalidLogitsError(f"{where} hold NaN after biases, penalties and logits processors, but not before")
-        if np.isposinf(processed).any():
-            return InvalidLogitsError(f"{where} hold +inf after biases, penalties and logits processors, but not before")
-        if np.isneginf(raw).all():
-            return InvalidLogitsError(f"{where} are all -inf: the model allows no token")
-        return InvalidLogitsError(f"{where} are all -inf after bans and logits processors: no token is allowed there")
+        fault = _fault(raw, processed)
+        bad = np.isnan(raw) if np.isnan(raw).any() else np.isposinf(raw)
+        first = f" (first at token {int(bad.argmax())})" if bad.any() else ""
+        return InvalidLogitsError(f"{where} {fault.format(first)}", f"the logits {fault.format('')}")
+
+
+def _fault(raw: Any, processed: Any) -> str:
+    """What keeps a row of logits, as the model gave it and after all processing, from being a law. {}: the first bad token."""
+    if np.isnan(raw).any():
+        return "hold NaN{}: the model is at fault"
+    if np.isposinf(raw).any():
+        return "hold +inf{}"
+    if np.isnan(processed).any():
+        return "hold NaN after biases, penalties and logits processors, but not before"
+    if np.isposinf(processed).any():
+        return "hold +inf after biases, penalties and logits processors, but not before"
+    if np.isneginf(raw).all():
+        return "are all -inf: the model allows no token"
+    return "are all -inf after bans and logits processors: no token is allowed there"
 
 
 def refuse_invalid(held: Sequence[Array]) -> None:

@@ -118,6 +118,7 @@ class Round:
 
     start: committed length (prompt included) when the round began. draft_tokens, draft_parents: what was proposed.
     tokens, origins: what was emitted, cut at the stop. num_accepted_tokens: accepted drafts among them.
+    num_accepted_after_end: drafts the rule accepted behind the token that ended the text; they are in no text.
     reached: how many draft positions were verified before the round ended (accepted, plus the rejected one).
     overlaps: 1 - TV(target_law, draft_law) at each reached position of the path; empty when not computed.
     reads_prompt: the target pass read (part of) the prompt too, so its time is not a round's.
@@ -141,6 +142,7 @@ class Round:
     length_reason: str | None = None
     seconds: Seconds = field(default=Seconds(), compare=False)
     num_read_beside: int = 0
+    num_accepted_after_end: int = 0
 
 
 @dataclass(frozen=True)

@@ -266,9 +266,10 @@ class Decoder:
     ) -> Any:
         raise TypeError("Decoder is the common part; use SpeculativeDecoder, or its .plain")
 
-    def statistics(self, sample: Sample, params: SamplingParams) -> Statistics:
-        """The totals of a sample."""
-        return statistics(sample.rounds, notes=tuple(sample.notes))
+    def statistics(self, samples: Sequence[Sample], params: SamplingParams) -> Statistics:
+        """The totals of samples of one request."""
+        rounds = [record for sample in samples for record in sample.rounds]
+        return statistics(rounds, notes=[note for sample in samples for note in sample.notes])
 
 
 class PlainDecoder(Decoder):

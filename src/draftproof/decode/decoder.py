@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from draftproof.decode.base import OpenDrafter, PlainDecoder, chance_for
 from draftproof.decode.config import SpeculativeConfig
 from draftproof.decode.generation import Generation
 from draftproof.decode.samples import Sample
-from draftproof.decode.statistics import Statistics, statistics
+from draftproof.decode.statistics import Statistics
 from draftproof.drafters.protocol import Drafter, Request
 from draftproof.errors import UsageError
 from draftproof.models.protocol import Session
@@ -147,13 +147,12 @@ class SpeculativeDecoder(Decoder):
             )
         return self.config.num_speculative_tokens if asked is None else asked
 
-    def statistics(self, sample: Sample, params: SamplingParams) -> Statistics:
-        """The totals of a sample, with the method and the rule that made it."""
-        rule = self.rule_for(params)
-        drafter = self.drafter_for(params)
+    def statistics(self, samples: Sequence[Sample], params: SamplingParams) -> Statistics:
+        """The totals of samples of one request, with the method and the rule that made them."""
+        totals, rule, drafter = super().statistics(samples, params), self.rule_for(params), self.drafter_for(params)
+        notes = tuple(dict.fromkeys((*self.config.notes, *totals.notes)))
         method = drafter.name if drafter else "none"
-        notes = (*self.config.notes, *sample.notes)
-        return statistics(sample.rounds, method=method, rule=rule.name, lossless=rule.lossless, notes=notes)
+        return replace(totals, method=method, rule=rule.name, lossless=rule.lossless, notes=notes)
 
 
 def _node_cap(drafter: Drafter | None) -> int | None:

@@ -211,6 +211,7 @@ class Generation:
             tokens=tuple(tokens),
             origins=tuple(origins),
             num_accepted_tokens=num_accepted,
+            num_accepted_after_end=len(verdict.path) - num_accepted,
             reached=len(reached),
             overlaps=overlaps,
             num_invalid_draft_laws=builder.num_invalid_laws,

@@ -48,13 +48,12 @@ def run_requests(
 def finished(decoder: Decoder, request: Request, samples: dict[int, Sample]) -> Result:
     """The Result of a request all of whose samples have ended."""
     ids, params = request
-    outputs = [
-        sample.completion(decoder.statistics(sample, params), params.logprobs is not None)
-        for _, sample in sorted(samples.items())
-    ]
+    ended = [sample for _, sample in sorted(samples.items())]
+    outputs = [sample.completion(decoder.statistics([sample], params), params.logprobs is not None) for sample in ended]
     scored = getattr(samples[0].generation, "prompt_logprobs", None)
     assert params.seed is not None
-    return Result(ids, tuple(outputs), params.seed, tuple(scored) if scored else None)
+    totals = decoder.statistics(ended, params)
+    return Result(ids, tuple(outputs), params.seed, totals, tuple(scored) if scored else None)
 
 
 def _open(decoder: Decoder, request: Request, index: int, cancel: Cancel | None, session: Session) -> Sample:

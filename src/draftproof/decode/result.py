@@ -61,13 +61,15 @@ class Completion:
 
 @dataclass(frozen=True)
 class Result:
-    """All samples of one prompt; the first one's fields are also this object's.
+    """All samples of one prompt; the first one's fields, but for its stats, are also this object's.
 
-    seed: the seed that replays the result, drawn when none was given."""
+    seed: the seed that replays the result, drawn when none was given. stats: the totals of all samples; each output has its
+    own."""
 
     prompt_token_ids: tuple[int, ...]
     outputs: tuple[Completion, ...]
     seed: int
+    stats: Statistics
     prompt_logprobs: tuple[TokenLogprobs | None, ...] | None = None
 
     @property
@@ -97,10 +99,6 @@ class Result:
     @property
     def error(self) -> str | None:
         return self.outputs[0].error
-
-    @property
-    def stats(self) -> Statistics:
-        return self.outputs[0].stats
 
     @property
     def rounds(self) -> tuple[Round, ...]:

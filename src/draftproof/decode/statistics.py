@@ -1,14 +1,15 @@
-"""Counts and rates of a run, defined once. Names and definitions follow vLLM's speculative-decoding metrics.
+"""Counts and rates of a run, defined once. What has a name of vLLM's speculative-decoding metrics is vLLM's count.
 
 num_rounds: target passes that emitted tokens (the pass that reads the prompt emits too, and counts). num_drafts: rounds that
-had a draft. num_accepted_tokens: drafts kept; neither the bonus nor a replacement, nor drafts cut off by a stop or the limit.
-num_emitted_tokens: what the caller received. Rates without a denominator are None, never 0 or 1.
+had a draft. num_accepted_tokens: drafts the rule accepted, neither the bonus nor a replacement; as in vLLM, with those behind
+the token that ended the text. num_kept_tokens: those of them that are in the text. num_emitted_tokens: what the caller
+received. Rates without a denominator are None, never 0 or 1.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -20,7 +21,9 @@ class Statistics:
     """Totals over rounds. Seconds: `prompt_seconds` is the target pass of the first round (it reads the prompt);
     `draft_seconds`, `verify_seconds`, `rest_seconds` split everything else. `draft_forward_seconds` is the part of
     `draft_seconds` inside forwards. rounds_per_draft_length: rounds with 0, 1, 2, ... drafts. length_reasons: where the
-    length adapts, rounds by why their draft was as long as it was. rounds_per_drafter: where several take turns."""
+    length adapts, rounds by why their draft was as long as it was. rounds_per_drafter: where several take turns. ..._per_pos:
+    by the draft's position, as vLLM names it; reached: verified before the text ended. notes: each once, with how many rounds
+    it is about where it is more than one."""
 
     method: str = "none"
     rule: str | None = None
@@ -29,11 +32,14 @@ class Statistics:
     num_drafts: int = 0
     num_draft_tokens: int = 0
     num_accepted_tokens: int = 0
+    num_kept_tokens: int = 0
     num_emitted_tokens: int = 0
     num_bonus_tokens: int = 0
     num_invalid_draft_laws: int = 0
-    accepted_per_position: tuple[int, ...] = ()
-    reached_per_position: tuple[int, ...] = ()
+    num_accepted_tokens_per_pos: tuple[int, ...] = ()
+    num_kept_tokens_per_pos: tuple[int, ...] = ()
+    num_reached_tokens_per_pos: tuple[int, ...] = ()
+    num_emitted_with_draft: int = 0
     overlap_sum: float = 0.0
     num_overlaps: int = 0
     prompt_seconds: float = 0.0
@@ -53,9 +59,14 @@ class Statistics:
 
     @property
     def mean_acceptance_length(self) -> float | None:
-        """1 + accepted / num_drafts: the bonus or replacement included, as vLLM counts."""
+        """1 + accepted / num_drafts, vLLM's figure: the bonus or replacement included, and drafts accepted behind the end."""
         per_draft = _ratio(self.num_accepted_tokens, self.num_drafts)
         return None if per_draft is None else 1 + per_draft
+
+    @property
+    def mean_kept_length(self) -> float | None:
+        """Emitted tokens of the rounds that had a draft / num_drafts: what is left of the same where texts end."""
+        return _ratio(self.num_emitted_with_draft, self.num_drafts)
 
     @property
     def tokens_per_round(self) -> float | None:
@@ -64,12 +75,12 @@ class Statistics:
 
     @property
     def acceptance_per_position(self) -> dict[str, tuple[float | None, ...]]:
-        """`marginal`: accepted at position i / num_drafts. `conditional`: accepted at i / reached at i."""
+        """`marginal`: accepted at position i / num_drafts, vLLM's per-position acceptance rate. `conditional`: kept at i /
+        reached at i."""
+        pairs = zip(self.num_kept_tokens_per_pos, self.num_reached_tokens_per_pos, strict=True)
         return {
-            "marginal": tuple(_ratio(a, self.num_drafts) for a in self.accepted_per_position),
-            "conditional": tuple(
-                _ratio(a, r) for a, r in zip(self.accepted_per_position, self.reached_per_position, strict=True)
-            ),
+            "marginal": tuple(_ratio(accepted, self.num_drafts) for accepted in self.num_accepted_tokens_per_pos),
+            "conditional": tuple(_ratio(kept, reached) for kept, reached in pairs),
         }
 
     @property
@@ -87,6 +98,7 @@ class Statistics:
         rates = (
             "draft_acceptance_rate",
             "mean_acceptance_length",
+            "mean_kept_length",
             "tokens_per_round",
             "acceptance_per_position",
             "alpha",
@@ -105,13 +117,9 @@ def statistics(
 ) -> Statistics:
     """The totals over `rounds` (of one sequence or several, in order); `notes` of the run come before those of the rounds."""
     rounds = list(rounds)
-    accepted: Counter[int] = Counter()
-    reached: Counter[int] = Counter()
-    for record in rounds:
-        accepted.update(range(record.num_accepted_tokens))
-        reached.update(range(record.reached))
-    depth = max([0, *(position + 1 for position in (*accepted, *reached))])
-    unique_notes = dict.fromkeys([*notes, *(record.note for record in rounds if record.note)])
+    accepted = [r.num_accepted_tokens + r.num_accepted_after_end for r in rounds]
+    kept, reached = [r.num_accepted_tokens for r in rounds], [r.reached for r in rounds]
+    depth = max([0, *accepted, *reached])
     return Statistics(
         method=method,
         rule=rule,
@@ -119,12 +127,15 @@ def statistics(
         num_rounds=len(rounds),
         num_drafts=sum(1 for r in rounds if r.draft_tokens),
         num_draft_tokens=sum(len(r.draft_tokens) for r in rounds),
-        num_accepted_tokens=sum(r.num_accepted_tokens for r in rounds),
+        num_accepted_tokens=sum(accepted),
+        num_kept_tokens=sum(kept),
         num_emitted_tokens=sum(len(r.tokens) for r in rounds),
         num_bonus_tokens=sum(r.origins.count("bonus") for r in rounds),
         num_invalid_draft_laws=sum(r.num_invalid_draft_laws for r in rounds),
-        accepted_per_position=tuple(accepted[i] for i in range(depth)),
-        reached_per_position=tuple(reached[i] for i in range(depth)),
+        num_accepted_tokens_per_pos=_per_position(accepted, depth),
+        num_kept_tokens_per_pos=_per_position(kept, depth),
+        num_reached_tokens_per_pos=_per_position(reached, depth),
+        num_emitted_with_draft=sum(len(r.tokens) for r in rounds if r.draft_tokens),
         overlap_sum=sum(sum(r.overlaps) for r in rounds),
         num_overlaps=sum(len(r.overlaps) for r in rounds),
         prompt_seconds=sum(r.seconds.verify for r in rounds if r.reads_prompt),
@@ -135,8 +146,19 @@ def statistics(
         length_reasons=dict(Counter(r.length_reason for r in rounds if r.length_reason)),
         rounds_per_draft_length=_histogram([len(r.draft_tokens) for r in rounds]),
         rounds_per_drafter=dict(Counter(r.drafter for r in rounds if r.drafter and r.draft_tokens)),
-        notes=tuple(unique_notes),
+        notes=(*dict.fromkeys(notes), *_counted(r.note for r in rounds if r.note)),
     )
+
+
+def _per_position(depths: Sequence[int], depth: int) -> tuple[int, ...]:
+    """How many of `depths` are more than 0, 1, ..., depth - 1."""
+    return tuple(sum(each > position for each in depths) for position in range(depth))
+
+
+def _counted(notes: Iterable[str]) -> Iterator[str]:
+    """Each note once, with the number of its rounds."""
+    for note, count in Counter(notes).items():
+        yield note if count == 1 else f"{note} ({count} rounds)"
 
 
 def _histogram(values: Sequence[int]) -> tuple[int, ...]:

@@ -173,7 +173,7 @@ class DraftBuilder:
     def invalid_law(self, error: InvalidLogitsError) -> None:
         """A drafter met NaN or a row without any allowed token: the draft ends here, and the statistics say so."""
         self.num_invalid_laws += 1
-        self.note(f"draft ended early: {error}")
+        self.note(f"draft ended early: {error.fault}")
 
     def note(self, reason: str) -> None:
         """Say, for the statistics, why the draft is shorter than asked."""

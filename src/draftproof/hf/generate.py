@@ -129,7 +129,7 @@ class _Job:
             if sample.error is not None:
                 raise sample.error
             texts[number] = sample.generation.context[len(rows[number].prompt) :]
-            statistics[number] = self._decoder.statistics(sample, params[number])
+            statistics[number] = self._decoder.statistics([sample], params[number])
         return [texts[number] for number in range(len(rows))], tuple(statistics[number] for number in range(len(rows)))
 
     def _open(

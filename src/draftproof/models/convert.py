@@ -129,13 +129,16 @@ def first_line(error: Exception) -> str:
 @contextmanager
 def no_progress_bars() -> Iterator[None]:
     """Keep transformers from drawing progress bars while the block runs."""
+    from transformers import modeling_gguf_pytorch_utils as gguf
     from transformers.utils import logging
 
-    was_enabled = logging.is_progress_bar_enabled()
+    was_enabled, bar = logging.is_progress_bar_enabled(), getattr(gguf, "tqdm", None)
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    vars(gguf)["tqdm"] = logging.tqdm  # its own bar asks nobody whether it may be drawn; this one does
     try:
         yield
     finally:
+        vars(gguf)["tqdm"] = bar
         if was_enabled:
             logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
