@@ -12,6 +12,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from draftproof.audit import cells, table, tree_mutants
 from draftproof.cli import main as cli
 
 TEMPLATE = (
@@ -116,3 +117,17 @@ def document(capsys: pytest.CaptureFixture[str]) -> Callable[..., dict[str, Any]
         return loaded
 
     return run
+
+
+@pytest.fixture
+def few_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three cells of rule `token` and one planted fault, seen in NumPy's numbers alone, for all that `audit` proves."""
+    few = table.covering(["token"])[:3]
+    monkeypatch.setattr(table, "covering", lambda rules: few)
+    for module, name in (
+        *((table, "tree_covering"), (table, "guessed_covering")),
+        *((cells, "other_covering"), (cells, "head_covering"), (cells, "length_covering")),
+    ):
+        monkeypatch.setattr(module, name, lambda rules: [])
+    fault = next(mutant for mutant in tree_mutants.MUTANTS if mutant.name == "missing bonus")
+    monkeypatch.setattr(tree_mutants, "MUTANTS", (fault,))

@@ -52,7 +52,7 @@ class Catch:
 
     @property
     def caught(self) -> bool:
-        return self.tv > TOLERANCE or self.length_error > TOLERANCE or self.key_repeated
+        return bool(self.tv > TOLERANCE or self.length_error > TOLERANCE or self.key_repeated)
 
 
 @dataclass

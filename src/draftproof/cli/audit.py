@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
@@ -48,6 +47,7 @@ def audit(
     from draftproof.audit.tree_mutants import MUTANTS
     from draftproof.cli.progress import telling
     from draftproof.core.rules import LOSSLESS, rule_by_name
+    from draftproof.report.tables import json_line
 
     if not exact:
         raise UsageError("say what to audit: --exact proves draftproof's own rules by enumeration")
@@ -65,7 +65,7 @@ def audit(
     report = _report(proofs, catches, ceilings)
     _print(proofs, catches, ceilings, report)
     if as_json:
-        print(json.dumps(report))
+        print(json_line(report))
     raise typer.Exit(0 if report["verdict"] == "exact" else 1)
 
 

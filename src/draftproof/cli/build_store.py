@@ -69,7 +69,9 @@ def build(corpus: Corpus, method: Kind, out: Out, target: Target = None, as_json
         "seconds": perf_counter() - begin,
     }
     if as_json:
-        typer.echo(json.dumps(told))
+        from draftproof.report.tables import json_line
+
+        typer.echo(json_line(told))
         return
     typer.echo(f"{out}: {header.num_tokens} tokens of {header.num_documents} documents, {told['bytes']} bytes")
     typer.echo(f"use it with --speculative-config '{json.dumps({'method': method, 'store': str(out)})}'")

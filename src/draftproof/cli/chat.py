@@ -5,7 +5,6 @@ Without a terminal every line of standard input is a turn, so that a conversatio
 
 from __future__ import annotations
 
-import json
 import signal
 import sys
 import threading
@@ -75,7 +74,9 @@ def execute(flags: Mapping[str, Any]) -> None:
                 print(error, file=sys.stderr)
         messages = list(conversation.messages)
     if flags["as_json"]:
-        print(json.dumps({"turns": turns, "messages": messages, "config": decoder.config.as_dict()}))
+        from draftproof.report.tables import json_line
+
+        print(json_line({"turns": turns, "messages": messages, "config": decoder.config.as_dict()}))
     if refused is not None:
         raise refused
 

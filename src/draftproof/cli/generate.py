@@ -5,7 +5,6 @@ Everything the flags say is checked before a model is loaded. One run is in `sin
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Mapping
 from dataclasses import replace
@@ -107,12 +106,14 @@ def execute(flags: Mapping[str, Any]) -> None:
     config = options.speculative_config(flags)
     overrides = options.sampling_overrides(flags)
     check_faces(flags, config, overrides)
+    from draftproof.report.tables import json_line
+
     if is_many(flags["file"]):
         from draftproof.cli.many import run_file
 
         totals = run_file(flags, config, overrides, load, complete_params)
         if flags["as_json"]:
-            print(json.dumps(totals))
+            print(json_line(totals))
         if totals["num_failed"]:
             raise typer.Exit(1)
         return
@@ -126,7 +127,7 @@ def execute(flags: Mapping[str, Any]) -> None:
         from draftproof.cli.single import run_once as run
     document = run(decoder, prompt, params, flags)
     if flags["as_json"]:
-        print(json.dumps(document | surroundings(decoder, params, text)))
+        print(json_line(document | surroundings(decoder, params, text)))
 
 
 def check_faces(flags: Mapping[str, Any], config: Mapping[str, Any], overrides: Mapping[str, Any]) -> None:

@@ -20,6 +20,7 @@ from draftproof.cli.lines import Line, read_lines
 from draftproof.cli.prompt import as_prompt, check_file
 from draftproof.cli.single import as_dict
 from draftproof.errors import UsageError
+from draftproof.report.tables import json_line
 
 if TYPE_CHECKING:
     from draftproof.core.params import SamplingParams
@@ -88,7 +89,7 @@ def _run(
         tell("prompts", 0, len(due))
         for done, (index, result) in enumerate(decoder.as_finished(prompts, params, batch_size=size), 1):
             place = due[index]
-            out.write(json.dumps(_document(lines[place], digests[place], result), ensure_ascii=False) + "\n")
+            out.write(json_line(_document(lines[place], digests[place], result), ascii_only=False) + "\n")
             out.flush()
             tokens += sum(len(output.token_ids) for output in result.outputs)
             failed += any(output.error for output in result.outputs)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from time import perf_counter
 from typing import Annotated
 
@@ -47,17 +46,20 @@ def list_models(as_json: bool) -> None:
         models.append({"name": name, "hub_id": entry.hub_id, "default": name == DEFAULT_MODEL, "folder": here})
         typer.echo(f"{name}  ({entry.hub_id})\n    {here or 'not here yet'}", err=as_json)
     if as_json:
-        typer.echo(json.dumps({"models": models}))
+        from draftproof.report.tables import json_line
+
+        typer.echo(json_line({"models": models}))
 
 
 def pull_model(name: str, as_json: bool) -> None:
     """Pull one model with a sign of life on standard error."""
     from draftproof.models.pull import pull as fetch
+    from draftproof.report.tables import json_line
 
     begin = perf_counter()
     with waiting(f"pulling {name}"):
         folder = fetch(name)
     if as_json:
-        typer.echo(json.dumps({"name": name, "folder": str(folder), "seconds": perf_counter() - begin}))
+        typer.echo(json_line({"name": name, "folder": str(folder), "seconds": perf_counter() - begin}))
     else:
         typer.echo(f"{name} is in {folder}")

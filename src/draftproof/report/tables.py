@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
 
 from draftproof.report.result import Result
 
@@ -28,16 +31,16 @@ def print_result(result: Result) -> None:
         console.print(f"- {note}", markup=False)
 
 
-def json_line(document: object) -> str:
-    """`document` as one line of strict JSON; a number that is not finite becomes null."""
-    return json.dumps(_finite(document), allow_nan=False)
+def json_line(document: object, *, ascii_only: bool = True) -> str:
+    """`document` as one line of strict JSON: NumPy's numbers are numbers, and one that is not finite becomes null."""
+    return json.dumps(_plain(document), allow_nan=False, ensure_ascii=ascii_only)
 
 
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    if isinstance(value, float):  # NumPy's doubles are floats
-        return float(value) if math.isfinite(value) else None
-    return value
+        return [_plain(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
