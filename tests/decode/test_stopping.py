@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
@@ -9,6 +10,7 @@ from draftproof import SamplingParams, SpeculativeDecoder, TableModel
 from draftproof.decode.drive import drive
 from draftproof.drafters.draft_model import DraftModel
 from tiny import llama, word_tokenizer
+from tokenizers_in_code import byte_level
 
 GREEDY = {"temperature": 0, "max_tokens": 30}
 
@@ -87,6 +89,36 @@ def test_stop_strings_inside_a_block_and_across_rounds(stop, text, length):
     pieces = list(made.stream([0], params))
     assert "".join(piece.text for piece in pieces) == text
     assert pieces[-1].stop_reason == result.stop_reason
+
+
+@pytest.mark.parametrize("length", [1, 2, 8])
+@pytest.mark.parametrize(
+    "fields, text, count",
+    [
+        ({"stop": "</think>"}, "ab", 3),
+        ({"stop": "</think>", "include_stop_str_in_output": True}, "ab", 3),
+        ({"stop": "</think>", "skip_special_tokens": False}, "ab", 3),
+        ({"stop": "</think>", "skip_special_tokens": False, "include_stop_str_in_output": True}, "ab</think>", 3),
+        ({"stop": "b</think>c"}, "a", 4),
+        ({"stop": "k>c"}, "ab", 4),
+        ({"stop": ["bc", "d"]}, "abc", 5),
+        ({"stop": "bc"}, "abcdef", 7),
+    ],
+)
+def test_a_stop_string_is_looked_for_in_the_text_as_the_model_wrote_it(fields, text, count, length):
+    """`</think>` is one special token, which `skip_special_tokens` leaves out of the text: it never ended one. And "bc" is
+    nowhere in what was written, though it is in what is shown."""
+    tokenizer = byte_level(end="</think>")
+    ids = [*(tokenizer.encode(piece)[0] for piece in ("a", "b", "</think>", "c", "d", "e", "f")), 0]
+    model = TableModel(lambda prefix: np.eye(len(tokenizer))[ids[min(len(prefix) - 1, 7)]], vocab_size=len(tokenizer))
+    made = self_drafting(model, tokenizer, length)
+    params = SamplingParams(temperature=0, max_tokens=7, **fields)
+    for decoder in (made, made.plain):
+        result = decoder.generate([0], params)
+        assert (result.text, len(result.token_ids)) == (text, count)
+        assert result.finish_reason == ("length" if count == 7 else "stop")
+        pieces = list(decoder.stream([0], params))
+        assert "".join(piece.text for piece in pieces) == text and pieces[-1].stop_reason == result.stop_reason
 
 
 def test_the_stop_string_can_be_kept():

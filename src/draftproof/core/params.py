@@ -35,7 +35,9 @@ class SamplingParams:
         (None: all).
     min_tokens: before this many tokens EOS and `stop_token_ids` are forbidden, and `stop` does nothing. max_tokens: the limit,
         16 as in vLLM; None: until the context is full.
-    stop, stop_token_ids: end the text at these; `include_stop_str_in_output` keeps the string. ignore_eos: go on after EOS.
+    stop, stop_token_ids: end the text at these. `stop` is looked for in the text as the model wrote it, its special tokens
+        included; `include_stop_str_in_output` keeps the string, but for special tokens that are left out. ignore_eos: go on
+        after EOS. skip_special_tokens: leave special tokens out of the text.
     seed: 64 bits; None takes a fresh one from the operating system. n: how many texts; 1 at temperature 0. logprobs,
         prompt_logprobs: how many top log-probabilities to report a token, -1 for all of them, None for none.
     logits_processors: callables after all penalties and bans, before the temperature. logits_warpers: the same after min_p,

@@ -221,7 +221,8 @@ class Decoder:
         limit = min(n for n in (params.max_tokens, room) if n is not None)
         detokenizer = None
         if self.tokenizer is not None and (streams or params.stop):
-            detokenizer = Detokenizer(self.tokenizer, skip_special_tokens=params.skip_special_tokens)
+            skip, watched = params.skip_special_tokens, bool(params.stop)
+            detokenizer = Detokenizer(self.tokenizer, skip_special_tokens=skip, keeps_written=watched)
         return Stopper(params, eos_token_ids=self.target.eos_token_ids, limit=limit, detokenizer=detokenizer)
 
     def _pipeline(self, ids: Sequence[int], params: SamplingParams, follows: LawPipeline | None = None) -> LawPipeline:

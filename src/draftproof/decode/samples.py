@@ -155,7 +155,9 @@ class Sample:
         text = self._detokenizer.text[: self.generation.stopper.text_end]
         end = len(text)
         if not ends:
-            end = min(self._detokenizer.ends[count - 1], end - _held_back(text, self._stop_strings))
+            written = self._detokenizer.written.text
+            may_stop = self._detokenizer.shown(len(written) - _held_back(written, self._stop_strings))
+            end = min(self._detokenizer.ends[count - 1], may_stop)
         piece, self._released = text[self._released : end], max(end, self._released)
         return piece
 

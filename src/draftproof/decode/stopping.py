@@ -64,7 +64,7 @@ class Stopper:
         self.count += 1
         self.hides_last = self.finish is not None and not self._include_stop
         if self.detokenizer and not self.hides_last:
-            before = len(self.detokenizer.text)
+            before = len(self.detokenizer.written.text)
             self.detokenizer.push(token)
             if self.count >= self._min_tokens and self.finish is None:
                 self.finish = self._stop_string(before)
@@ -78,10 +78,10 @@ class Stopper:
             self.finish = Finish(reason)
 
     def _stop_string(self, text_before: int) -> Finish | None:
-        """The stop string that ends first in the text this token completed."""
+        """The stop string that ends first in what this token completed of the text as the model wrote it."""
         if not self.detokenizer or not self._stop_strings:
             return None
-        text = self.detokenizer.text
+        text = self.detokenizer.written.text
         hits = []
         for stop in self._stop_strings:
             at = text.find(stop, max(0, text_before - len(stop) + 1))
@@ -90,5 +90,5 @@ class Stopper:
         if not hits:
             return None
         end, start, stop = min(hits)
-        self.text_end = end if self._include_stop else start
+        self.text_end = self.detokenizer.shown(end if self._include_stop else start)
         return Finish("stop", stop)

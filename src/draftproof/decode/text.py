@@ -6,6 +6,7 @@ text of all ids decoded at once.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -27,20 +28,35 @@ class Detokenizer:
     """`text` grows by whole characters as ids are pushed; `close` adds what is held back.
 
     Each push decodes a short window: the ids of the last finished piece, for the spaces that depend on a left neighbour, and
-    those after it. `ends[i]` is the length of the text once token i was pushed."""
+    those after it. `ends[i]` is the length of the text once token i was pushed.
 
-    def __init__(self, tokenizer: Tokenizer, *, skip_special_tokens: bool = True) -> None:
+    keeps_written: keep the text with its special tokens too, as `written`, where stop strings are looked for."""
+
+    def __init__(self, tokenizer: Tokenizer, *, skip_special_tokens: bool = True, keeps_written: bool = False) -> None:
         self._tokenizer, self._skip = tokenizer, skip_special_tokens
         self._ids: list[int] = []
         self._window, self._read = 0, 0
         self.text = ""
         self.ends: list[int] = []
+        apart = keeps_written and skip_special_tokens
+        self.written: Detokenizer = Detokenizer(tokenizer, skip_special_tokens=False) if apart else self
+        """The same ids as the model wrote them, special tokens included; itself where these are not left out."""
 
     def push(self, token: int) -> str:
         """Add one id; the text that became final."""
         piece = self._push(token)
         self.ends.append(len(self.text))
+        if self.written is not self:
+            self.written.push(token)
         return piece
+
+    def shown(self, place: int) -> int:
+        """How much of `text` stands before the character `place` of `written`: a special token that is left out has no length."""
+        if self.written is self:
+            return place
+        token = bisect_right(self.written.ends, place)
+        before, start = (self.ends[token - 1], self.written.ends[token - 1]) if token else (0, 0)
+        return min(before + place - start, self.ends[token] if token < len(self.ends) else len(self.text))
 
     def _push(self, token: int) -> str:
         self._ids.append(token)
