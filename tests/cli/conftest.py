@@ -79,6 +79,26 @@ def draft(tmp_path_factory: pytest.TempPathFactory, tokenizer: PreTrainedTokeniz
     return save(tmp_path_factory.mktemp("draft"), make_model(1, tokenizer, layers=1), tokenizer)
 
 
+@pytest.fixture(scope="session")
+def thinking(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The target's weights with a template that takes tools and a variable, and no system message."""
+    made = train_tokenizer()
+    made.chat_template = (
+        "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
+        "{% if tools %}[{{ tools | map(attribute='function.name') | join }}]{% endif %}"
+        + TEMPLATE
+        + "{% if add_generation_prompt and enable_thinking is defined and not enable_thinking %}(no){% endif %}"
+    )
+    return save(tmp_path_factory.mktemp("thinking"), make_model(0, made), made)
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Path:
+    """A file for --tools."""
+    (tmp_path / "tools.json").write_text(json.dumps([{"type": "function", "function": {"name": "sit"}}]))
+    return tmp_path / "tools.json"
+
+
 @pytest.fixture(autouse=True)
 def _no_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No hub in reach, a cache of the test's own, and no word of how long loading takes."""

@@ -77,6 +77,21 @@ def test_wrong_use_is_refused(target: Path, capsys: pytest.CaptureFixture[str]) 
     assert "top_p" in capsys.readouterr().err
 
 
+def test_tools_and_variables_of_the_template(thinking: Path, tools: Path, talk: Talk) -> None:
+    flags = ("--target", thinking, "--tools", tools, "--chat-template-kwargs", '{"enable_thinking": false}')
+    document, _ = talk("Hi", "Ho", more=flags)
+    shorter, _ = talk("Hi", "Ho", more=("--target", thinking))
+    assert document["turns"][1]["num_prompt_tokens"] > shorter["turns"][1]["num_prompt_tokens"]
+
+
+def test_a_template_that_refuses_is_told_before_the_first_turn(
+    thinking: Path, tools: Path, target: Path, monkeypatch: pytest.MonkeyPatch, refused: Callable[..., str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("Hi\n"))
+    assert "System role not supported" in refused("chat", "--target", thinking, "--system", "Be brief.")
+    assert "takes no tools" in refused("chat", "--target", target, "--tools", tools)
+
+
 def test_flags_that_do_nothing_are_refused_before_the_first_turn(
     target: Path, monkeypatch: pytest.MonkeyPatch, refused: Callable[..., str]
 ) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from transformers import AutoTokenizer
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from draftproof import SamplingParams, SpeculativeDecoder, __version__
@@ -256,3 +257,32 @@ def test_help_loads_no_model_library(verb: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "0 []"
+
+
+def test_the_templates_options_are_flags(document: Callable[..., dict[str, Any]], thinking: Path, tools: Path) -> None:
+    words = AutoTokenizer.from_pretrained(thinking)
+    asked = ("generate", "the cat", "--target", thinking, "--temperature", 0, "--max-tokens", 3)
+    flags = ("--tools", tools, "--chat-template-kwargs", '{"enable_thinking": false}')
+    for more, text in (
+        ((), "<|user|>the cat<|end|><|assistant|>"),
+        (flags, "[sit]<|user|>the cat<|end|><|assistant|>(no)"),
+        (("--prefill", "It sat"), "<|user|>the cat<|end|><|assistant|>It sat"),
+    ):
+        got = document(*asked, *more)
+        assert got["prompt_token_ids"] == words.encode(text, add_special_tokens=False)
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        (("--tools", "/nowhere.json"), "--tools /nowhere.json cannot be read"),
+        (("--chat-template-kwargs", "{"), "--chat-template-kwargs is not JSON"),
+        (("--chat-template-kwargs", '{"a": 1}'), "reads no variable 'a'"),
+        (("--system", "Be brief."), "refuses this chat: System role not supported"),
+        (("--raw", "--prefill", "x"), "--prefill is of the chat that --raw switches off"),
+    ],
+)
+def test_what_the_template_cannot_take_is_one_sentence(
+    refused: Callable[..., str], thinking: Path, more: tuple[object, ...], sentence: str
+) -> None:
+    assert sentence in refused("generate", "the cat", "--target", thinking, *more)

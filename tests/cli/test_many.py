@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from transformers import AutoTokenizer
 
 from draftproof.cli import main as cli
 
@@ -199,3 +200,38 @@ def test_a_draft_length_of_zero_for_the_batch_size_is_kept_and_said(
     )
     assert alone["batch_size"] == 1
     assert all(one["stats"]["notes"] == [] for one in results(tmp_path / "one.jsonl").values())
+
+
+def test_a_line_has_the_options_of_its_chat(thinking: Path, tools: Path, tmp_path: Path) -> None:
+    user = {"role": "user", "content": "the cat"}
+    schemas = json.loads(tools.read_text())
+    lines = [
+        {"messages": [user]},
+        {"messages": [user], "tools": schemas, "chat_template_kwargs": {"enable_thinking": False}},
+        {"messages": [user, {"role": "assistant", "content": "It sat"}], "continue_final_message": True},
+        {"messages": [user], "add_generation_prompt": False},
+    ]
+    out = tmp_path / "results.jsonl"
+    assert cli.run(command(thinking, write(tmp_path / "prompts.jsonl", lines), out)) == 0
+    words = AutoTokenizer.from_pretrained(thinking)
+    texts = ("{}<|assistant|>", "[sit]{}<|assistant|>(no)", "{}<|assistant|>It sat", "{}")
+    lengths = [len(words.encode(text.format("<|user|>the cat<|end|>"), add_special_tokens=False)) for text in texts]
+    found = results(out)
+    assert [found[number]["num_prompt_tokens"] for number in (1, 2, 3, 4)] == lengths
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ({"messages": [{"role": "system", "content": "x"}]}, "line 2: the model's chat template refuses this chat: System role"),
+        ({"messages": [{"role": "user", "content": "x"}], "tools": []}, "line 2: tools is []"),
+        ({"prompt_token_ids": [3], "tools": [{}]}, "line 2: tools is of a chat"),
+        ({"messages": [{"role": "user"}]}, "line 2: chat message 0 needs"),
+    ],
+)
+def test_a_chat_that_cannot_be_rendered_is_told_with_its_line(
+    thinking: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], line: Any, sentence: str
+) -> None:
+    prompts = write(tmp_path / "prompts.jsonl", ["the cat", line])
+    assert cli.run(command(thinking, prompts, tmp_path / "results.jsonl")) == 2
+    assert f"{prompts} {sentence}" in capsys.readouterr().err

@@ -38,6 +38,8 @@ def register(app: typer.Typer) -> None:
 def chat(
     context: typer.Context,
     system: options.System = None,
+    tools: options.Tools = None,
+    chat_template_kwargs: options.TemplateVariables = None,
     show: options.Show = False,
     as_json: options.Json = False,
     **_: Any,
@@ -52,13 +54,13 @@ def execute(flags: Mapping[str, Any]) -> None:
     from draftproof.cli.generate import complete_params, load
 
     config = options.speculative_config(flags)
-    overrides = options.sampling_overrides(flags)
+    overrides, template = options.sampling_overrides(flags), options.template_options(flags)
     decoder = load(flags, config)
     turns: list[dict[str, Any]] = []
     refused: UsageError | None = None
-    with decoder.chat(system=flags["system"]) as conversation:
-        first = [*conversation.messages, {"role": "user", "content": "?"}]
-        complete_params(decoder, first, overrides)  # refuses flags that would do nothing, before a turn is typed
+    with decoder.chat(system=flags["system"], **template) as conversation:
+        # refuses flags that would do nothing, and a template that does not know them, before a turn is typed
+        complete_params(decoder, conversation.prompt_ids("?"), overrides)
         for text in _inputs():
             if text.startswith("/"):
                 if text == "/exit":
@@ -89,8 +91,7 @@ def _turn(
     from draftproof.cli.show import Writer
     from draftproof.cli.single import as_dict
 
-    asked = [*conversation.messages, {"role": "user", "content": text}]
-    params = complete_params(decoder, asked, overrides)
+    params = complete_params(decoder, conversation.prompt_ids(text), overrides)
     writer = Writer(origins=flags["show"])
     with _interruptible() as enough:
         stream = conversation.stream(text, params, cancel=enough)

@@ -6,7 +6,7 @@ Everything the flags say is checked before a model is loaded. One run is in `sin
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +15,7 @@ import typer
 
 from draftproof.cli import options
 from draftproof.cli.lines import is_many
-from draftproof.cli.prompt import as_prompt, check_file, read_prompt
+from draftproof.cli.prompt import as_prompt, check_file, read_prompt, with_prefill
 from draftproof.errors import UsageError
 
 if TYPE_CHECKING:
@@ -55,6 +55,15 @@ BatchSize = Annotated[
     ),
 ]
 Raw = Annotated[bool, typer.Option("--raw", metavar="", help="Give the prompt as it is, without the model's chat template.")]
+Prefill = Annotated[
+    str | None,
+    typer.Option(
+        "--prefill",
+        metavar="TEXT",
+        help="Begin the answer with this text; the model goes on (the template's continue_final_message).",
+        show_default=False,
+    ),
+]
 Compare = Annotated[
     bool,
     typer.Option(
@@ -89,6 +98,9 @@ def generate(
     out: Out = None,
     batch_size: BatchSize = None,
     system: options.System = None,
+    prefill: Prefill = None,
+    tools: options.Tools = None,
+    chat_template_kwargs: options.TemplateVariables = None,
     raw: Raw = False,
     show: options.Show = False,
     compare: Compare = False,
@@ -106,12 +118,13 @@ def execute(flags: Mapping[str, Any]) -> None:
     config = options.speculative_config(flags)
     overrides = options.sampling_overrides(flags)
     check_faces(flags, config, overrides)
+    chat = options.template_options(flags)
     from draftproof.report.tables import json_line
 
     if is_many(flags["file"]):
         from draftproof.cli.many import run_file
 
-        totals = run_file(flags, config, overrides, load, complete_params)
+        totals = run_file(flags, config, overrides, chat, load, complete_params)
         if flags["as_json"]:
             print(json_line(totals))
         if totals["num_failed"]:
@@ -119,7 +132,10 @@ def execute(flags: Mapping[str, Any]) -> None:
         return
     text = read_prompt(flags["prompt"], flags["file"])
     decoder = load(flags, config)
-    prompt = as_prompt(text, decoder.tokenizer, system=flags["system"], raw=flags["raw"])
+    messages = as_prompt(text, decoder.tokenizer, system=flags["system"], raw=flags["raw"])
+    if flags["prefill"] is not None:
+        messages, chat = with_prefill(messages, flags["prefill"]), {**chat, "continue_final_message": True}
+    prompt = decoder.prompt_ids(messages, **chat)
     params = complete_params(decoder, prompt, overrides)
     if flags["compare"]:
         from draftproof.cli.side_by_side import run_comparison as run
@@ -138,8 +154,9 @@ def check_faces(flags: Mapping[str, Any], config: Mapping[str, Any], overrides: 
         raise UsageError("--compare needs something to compare with plain decoding: leave out --method none and -k 0")
     if flags["compare"] and overrides.get("n", 1) > 1:
         raise UsageError("--compare takes one text of each arm: leave out --n")
-    if flags["raw"] and flags["system"] is not None:
-        raise UsageError("--system is a message of the chat that --raw switches off: leave one of them out")
+    for flag in ("system", "prefill", "tools", "chat_template_kwargs"):
+        if flags["raw"] and flags[flag] is not None:
+            raise UsageError(f"{options.spelled(flag)} is of the chat that --raw switches off: leave one of them out")
     if is_many(flags["file"]):
         from draftproof.cli.many import check_flags
 
@@ -171,20 +188,18 @@ def load(flags: Mapping[str, Any], config: Mapping[str, Any]) -> SpeculativeDeco
     return SpeculativeDecoder(draft, target, target.tokenizer, speculative_config=checked)
 
 
-def complete_params(decoder: SpeculativeDecoder, prompt: Any, overrides: Mapping[str, Any]) -> SamplingParams:
-    """The flags over what the model's generation config says, with a seed.
+def complete_params(decoder: SpeculativeDecoder, prompt: Sequence[int], overrides: Mapping[str, Any]) -> SamplingParams:
+    """The flags over what the model's generation config says, for the ids `prompt`, with a seed.
 
     Where --temperature asks for sampling, transformers' silent top_k of 50 is left out: nobody has said it."""
     from draftproof.core.params import SamplingParams
-    from draftproof.decode.prompts import prompt_ids
 
     config = getattr(decoder.target, "generation_config", None)
     if config is None:
         params = SamplingParams.from_dict(overrides)
     else:
         unsaid = {"top_k": 0} if "temperature" in overrides and getattr(config, "top_k", None) is None else {}
-        length = len(prompt_ids(prompt, decoder.tokenizer, decoder.target.vocab_size))
-        params = SamplingParams.from_generation_config(config, num_prompt_tokens=length, **unsaid | dict(overrides))
+        params = SamplingParams.from_generation_config(config, num_prompt_tokens=len(prompt), **unsaid | dict(overrides))
     options.check_effect(overrides, params)
     return params if params.seed is not None else replace(params, seed=secrets.randbits(SEED_BITS))
 

@@ -17,12 +17,13 @@ FORMS = 'a line is a string, or an object with "prompt", "messages" or "prompt_t
 @dataclass(frozen=True)
 class Line:
     """number: in the file, from 1. id: the caller's own mark, or None. prompt: a string, chat messages or token ids. sampling:
-    the fields of SamplingParams that this line sets."""
+    the fields of SamplingParams that this line sets. chat: those of TemplateOptions."""
 
     number: int
     id: Any
     prompt: Any
     sampling: Mapping[str, Any]
+    chat: Mapping[str, Any]
 
 
 def is_many(file: Path | None) -> bool:
@@ -50,6 +51,7 @@ def read_lines(path: Path, sampling: Mapping[str, Any]) -> list[Line]:
 
 def _line(number: int, raw: str, sampling: Mapping[str, Any]) -> Line:
     from draftproof.core.params import SamplingParams
+    from draftproof.decode.template import OPTION_NAMES, TemplateOptions
 
     try:
         value = json.loads(raw)
@@ -65,9 +67,11 @@ def _line(number: int, raw: str, sampling: Mapping[str, Any]) -> Line:
     expected = str if given[0] == "prompt" else list
     if not isinstance(value[given[0]], expected) or not value[given[0]]:
         raise UsageError(f"line {number}: {given[0]} is {value[given[0]]!r}; it is a non-empty {expected.__name__}")
-    own = {key: field for key, field in value.items() if key not in (*PROMPT_KEYS, "id")}
+    own = {key: field for key, field in value.items() if key not in (*PROMPT_KEYS, *OPTION_NAMES, "id")}
+    chat = {key: field for key, field in value.items() if key in OPTION_NAMES}
     try:
+        TemplateOptions.of(chat)
         SamplingParams.from_dict({**sampling, **own})
     except UsageError as error:
         raise UsageError(f"line {number}: {error}") from error
-    return Line(number, value.get("id"), value[given[0]], own)
+    return Line(number, value.get("id"), value[given[0]], own, chat)

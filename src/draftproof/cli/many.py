@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from draftproof.cli.lines import Line, read_lines
 from draftproof.cli.prompt import as_prompt, check_file
 from draftproof.cli.single import as_dict
+from draftproof.decode.prompts import is_chat
 from draftproof.errors import UsageError
 from draftproof.report.tables import json_line
 
@@ -39,7 +40,7 @@ def check_flags(flags: Mapping[str, Any]) -> None:
     check_file(flags["file"])
     if flags["out"] is None:
         raise UsageError("--file names many prompts, a .jsonl: say with --out FILE where their results go")
-    for flag in ("show", "compare", "record"):
+    for flag in ("show", "compare", "record", "prefill"):
         if flags[flag]:
             raise UsageError(f"--{flag} is for one prompt, and --file names many: leave one of them out")
     if flags["out"].is_dir() or not flags["out"].parent.is_dir():
@@ -49,13 +50,19 @@ def check_flags(flags: Mapping[str, Any]) -> None:
 
 
 def run_file(
-    flags: Mapping[str, Any], config: Mapping[str, Any], overrides: Mapping[str, Any], load: Load, complete: Complete
+    flags: Mapping[str, Any],
+    config: Mapping[str, Any],
+    overrides: Mapping[str, Any],
+    chat: Mapping[str, Any],
+    load: Load,
+    complete: Complete,
 ) -> dict[str, Any]:
-    """Generate for every line that has no result yet; the totals as a dictionary ready for JSON. load: gives the decoder.
-    complete: the parameters of a prompt from what was set for it."""
+    """Generate for every line that has no result yet; the totals as a dictionary ready for JSON. overrides, chat: what the
+    flags say of sampling and of the template, under what a line says itself. load: gives the decoder. complete: the parameters
+    of a prompt from what was set for it."""
     lines = read_lines(flags["file"], overrides)
     decoder = load(flags, config)
-    requests = [_request(decoder, line, flags, overrides, complete) for line in lines]
+    requests = [_request(decoder, line, flags, overrides, chat, complete) for line in lines]
     digests = [
         _digest(decoder, request, "seed" in {**overrides, **line.sampling})
         for line, request in zip(lines, requests, strict=True)
@@ -99,13 +106,19 @@ def _run(
 
 
 def _request(
-    decoder: SpeculativeDecoder, line: Line, flags: Mapping[str, Any], overrides: Mapping[str, Any], complete: Complete
+    decoder: SpeculativeDecoder,
+    line: Line,
+    flags: Mapping[str, Any],
+    overrides: Mapping[str, Any],
+    chat: Mapping[str, Any],
+    complete: Complete,
 ) -> Request:
     try:
         prompt = line.prompt
         if isinstance(prompt, str):
             prompt = as_prompt(prompt, decoder.tokenizer, system=flags["system"], raw=flags["raw"])
-        return decoder.request(prompt, complete(decoder, prompt, {**overrides, **line.sampling}))
+        ids = decoder.prompt_ids(prompt, **{**(chat if is_chat(prompt) else {}), **line.chat})
+        return decoder.request(ids, complete(decoder, ids, {**overrides, **line.sampling}))
     except UsageError as error:
         raise UsageError(f"{flags['file']} line {line.number}: {error}") from error
 

@@ -292,6 +292,28 @@ def parse_json(flag: str, text: str) -> dict[str, Any]:
     return value
 
 
+def template_options(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of `TemplateOptions` that the flags set, checked."""
+    from draftproof.decode.template import TemplateOptions
+
+    given: dict[str, Any] = {}
+    if flags["tools"] is not None:
+        given["tools"] = _read_tools(flags["tools"])
+    if flags["chat_template_kwargs"] is not None:
+        given["chat_template_kwargs"] = parse_json("--chat-template-kwargs", flags["chat_template_kwargs"])
+    TemplateOptions.of(given)
+    return given
+
+
+def _read_tools(file: Path) -> Any:
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--tools {file} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"--tools {file} is not JSON: {error}") from error
+
+
 def _biases(values: Mapping[str, Any]) -> dict[int, Any]:
     try:
         biases = {int(token): bias for token, bias in values.items()}
@@ -326,6 +348,24 @@ PerWorkload = Annotated[
     int | None, typer.Option("--per-workload", metavar="N", min=1, help="Only the first N prompts of each kind.")
 ]
 
+Tools = Annotated[
+    Path | None,
+    typer.Option(
+        "--tools",
+        metavar="FILE",
+        help="Tools the model may call: a file with a JSON list of their schemas, for the chat template.",
+        show_default=False,
+    ),
+]
+TemplateVariables = Annotated[
+    str | None,
+    typer.Option(
+        "--chat-template-kwargs",
+        metavar="JSON",
+        help="Variables of the chat template, as '{\"enable_thinking\": false}'.",
+        show_default=False,
+    ),
+]
 System = Annotated[
     str | None,
     typer.Option("--system", metavar="TEXT", help="System message that goes before what is asked.", show_default=False),

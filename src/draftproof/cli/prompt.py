@@ -36,6 +36,13 @@ def as_prompt(text: str, tokenizer: Any, *, system: str | None, raw: bool) -> st
     return messages if system is None else [{"role": "system", "content": _as_text(system, "--system")}, *messages]
 
 
+def with_prefill(messages: str | list[dict[str, str]], text: str) -> list[dict[str, str]]:
+    """The chat with the beginning of the assistant's answer; UsageError where there is no chat."""
+    if isinstance(messages, str):
+        raise UsageError("--prefill needs a model with a chat template, and this one has none: put it behind the prompt")
+    return [*messages, {"role": "assistant", "content": _as_text(text, "--prefill")}]
+
+
 def check_file(file: Path) -> None:
     """UsageError when there is no file to read prompts from; - is standard input."""
     if str(file) != "-" and (not file.exists() or file.is_dir()):

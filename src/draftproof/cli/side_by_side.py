@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 from typing import Any
@@ -14,14 +14,13 @@ from draftproof.cli.show import Writer, stretches
 from draftproof.cli.single import record_header
 from draftproof.core.params import SamplingParams
 from draftproof.decode.decoder import SpeculativeDecoder
-from draftproof.decode.prompts import Prompt
 from draftproof.decode.record import write_rounds
 
 DEFAULT_REPEAT = 3
 
 
 def run_comparison(
-    decoder: SpeculativeDecoder, prompt: Prompt, params: SamplingParams, flags: Mapping[str, Any]
+    decoder: SpeculativeDecoder, prompt: Sequence[int], params: SamplingParams, flags: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Both arms with a progress bar, their texts and figures; the whole as a dictionary ready for JSON.
 

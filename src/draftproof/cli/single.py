@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from typing import Any
@@ -11,12 +11,13 @@ from typing import Any
 from draftproof.cli.show import Writer
 from draftproof.core.params import SamplingParams
 from draftproof.decode.decoder import SpeculativeDecoder
-from draftproof.decode.prompts import Prompt, prompt_ids
 from draftproof.decode.record import RecordHeader, RoundWriter, header_for
 from draftproof.decode.result import Completion, Result
 
 
-def run_once(decoder: SpeculativeDecoder, prompt: Prompt, params: SamplingParams, flags: Mapping[str, Any]) -> dict[str, Any]:
+def run_once(
+    decoder: SpeculativeDecoder, prompt: Sequence[int], params: SamplingParams, flags: Mapping[str, Any]
+) -> dict[str, Any]:
     """Generate, show, record; the run as a dictionary ready for JSON."""
     with ExitStack() as open_things:
         on_round = None
@@ -49,9 +50,9 @@ def _drain(stream: Any, writer: Writer | None) -> Result:
             writer.line_end()
 
 
-def record_header(decoder: SpeculativeDecoder, prompt: Prompt, params: SamplingParams) -> RecordHeader:
+def record_header(decoder: SpeculativeDecoder, prompt: Sequence[int], params: SamplingParams) -> RecordHeader:
     """The header of this run's `rounds.jsonl`."""
-    return header_for(decoder, prompt_ids(prompt, decoder.tokenizer, decoder.target.vocab_size), params)
+    return header_for(decoder, prompt, params)
 
 
 def as_dict(output: Completion) -> dict[str, Any]:

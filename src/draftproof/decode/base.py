@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, overload
@@ -18,18 +18,21 @@ from draftproof.decode.many import Request as Asked
 from draftproof.decode.many import finished, run_requests
 from draftproof.decode.memory import fitting_batch_size
 from draftproof.decode.plain import PlainGeneration
-from draftproof.decode.prompts import Message, Prompt, is_batch, prompt_ids
+from draftproof.decode.prompts import Prompt, is_batch, prompt_ids
 from draftproof.decode.result import Piece, Result
 from draftproof.decode.samples import Cancel, Sample
 from draftproof.decode.schedule import BatchSchedule
 from draftproof.decode.statistics import Statistics, statistics
 from draftproof.decode.stopping import Stopper
+from draftproof.decode.template import Message, TemplateKeys, TemplateOptions
 from draftproof.decode.text import Detokenizer
 from draftproof.drafters.protocol import Drafter, DraftSession, Request
 from draftproof.errors import UsageError
 from draftproof.models.protocol import LanguageModel, Session
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from draftproof.core.records import Round
     from draftproof.decode.chat import Chat, DecoderSession
 
@@ -47,45 +50,74 @@ class Decoder:
     """The draft length by batch size, where one was given."""
 
     @overload
-    def generate(self, prompt: str, params: SamplingParams | None = None, *, cancel: Cancel | None = None) -> Result: ...
-    @overload
     def generate(
-        self, prompt: Sequence[int], params: SamplingParams | None = None, *, cancel: Cancel | None = None
+        self, prompt: str, params: SamplingParams | None = None, *, cancel: Cancel | None = None, **chat: Unpack[TemplateKeys]
     ) -> Result: ...
     @overload
     def generate(
-        self, prompt: Any, params: Any = None, *, batch_size: int | None = None, cancel: Cancel | None = None
+        self,
+        prompt: Sequence[int],
+        params: SamplingParams | None = None,
+        *,
+        cancel: Cancel | None = None,
+        **chat: Unpack[TemplateKeys],
+    ) -> Result: ...
+    @overload
+    def generate(
+        self,
+        prompt: Any,
+        params: Any = None,
+        *,
+        batch_size: int | None = None,
+        cancel: Cancel | None = None,
+        **chat: Unpack[TemplateKeys],
     ) -> Any: ...
 
-    def generate(self, prompt: Any, params: Any = None, *, batch_size: int | None = None, cancel: Cancel | None = None) -> Any:
+    def generate(
+        self,
+        prompt: Any,
+        params: Any = None,
+        *,
+        batch_size: int | None = None,
+        cancel: Cancel | None = None,
+        **chat: Unpack[TemplateKeys],
+    ) -> Any:
         """Generate for one prompt (a string, token ids or chat messages) -> Result, or for a list of prompts -> list[Result].
 
         params: one SamplingParams, or one for each prompt of a list; without them the model's own generation config counts.
         batch_size: how many sequences run at a time; by default 8, or as many as fit into the free memory. cancel: anything
-        with `is_set()`, such as a threading.Event; once set, the text ends within one round with finish_reason "abort".
+        with `is_set()`, such as a threading.Event; once set, the text ends within one round with finish_reason "abort". chat:
+        how messages become text (tools, chat_template_kwargs, add_generation_prompt, continue_final_message), see
+        `TemplateOptions`.
 
         Wrong input raises UsageError before any work. Among several prompts, one that fails later for a reason of its own
         (memory, invalid logits) has finish_reason "error" and `error`; a single one raises."""
         if not is_batch(prompt):
-            return self._generate(self.request(prompt, params), batch_size, cancel)
-        results = dict(self.as_finished(prompt, params, batch_size=batch_size, cancel=cancel))
+            return self._generate(self.request(prompt, params, **chat), batch_size, cancel)
+        results = dict(self.as_finished(prompt, params, batch_size=batch_size, cancel=cancel, **chat))
         return [results[index] for index in range(len(prompt))]
 
     def as_finished(
-        self, prompts: Sequence[Any], params: Any = None, *, batch_size: int | None = None, cancel: Cancel | None = None
+        self,
+        prompts: Sequence[Any],
+        params: Any = None,
+        *,
+        batch_size: int | None = None,
+        cancel: Cancel | None = None,
+        **chat: Unpack[TemplateKeys],
     ) -> Iterator[tuple[int, Result]]:
         """Like `generate` for a list of prompts: (index, Result) of each as soon as it is ready. Everything wrong is refused by
         this call, before the first `next`. Closing the iterator ends the work and frees everything."""
-        requests = self._requests(prompts, params)
+        requests = self._requests(prompts, params, **chat)
         size, _ = fitting_batch_size(self, requests, batch_size)
         return run_requests(self, requests, size, cancel)
 
     def batch_bytes(
-        self, prompts: Sequence[Any], params: Any = None, *, batch_size: int | None = None
+        self, prompts: Sequence[Any], params: Any = None, *, batch_size: int | None = None, **chat: Unpack[TemplateKeys]
     ) -> tuple[int, int | None]:
         """The batch size that `generate` would use for these prompts, and the bytes it needs at most beside the weights (None
         when the target cannot tell)."""
-        return fitting_batch_size(self, self._requests(prompts, params), batch_size)
+        return fitting_batch_size(self, self._requests(prompts, params, **chat), batch_size)
 
     def stream(
         self,
@@ -94,6 +126,7 @@ class Decoder:
         *,
         on_round: Callable[[Round], None] | None = None,
         cancel: Cancel | None = None,
+        **chat: Unpack[TemplateKeys],
     ) -> Generator[Piece, None, Result]:
         """Generate for one prompt, piece by piece. Closing the iterator ends the work and frees everything; from another
         thread, set `cancel`: the stream ends within one round.
@@ -101,7 +134,7 @@ class Decoder:
         `on_round` is called with every Round as it ends. The generator's value is the Result: `yield from` gives it."""
         if is_batch(prompt):
             raise UsageError("stream() takes one prompt; call it once for each")
-        return self._run(self.request(prompt, params), on_round, cancel)
+        return self._run(self.request(prompt, params, **chat), on_round, cancel)
 
     def _generate(self, request: Asked, batch_size: int | None, cancel: Cancel | None) -> Result:
         size = 1
@@ -154,7 +187,7 @@ class Decoder:
             cancel=cancel,
         )
 
-    def _requests(self, prompts: Sequence[Any], params: Any) -> list[Asked]:
+    def _requests(self, prompts: Sequence[Any], params: Any, **chat: Unpack[TemplateKeys]) -> list[Asked]:
         """Every prompt's ids and parameters; a UsageError of one of several says which."""
         if isinstance(prompts, str) or not isinstance(prompts, Sequence):
             raise UsageError("several prompts are a list of strings, lists of token ids or lists of chat messages")
@@ -168,14 +201,20 @@ class Decoder:
         requests = []
         for number, (prompt, one) in enumerate(zip(prompts, params, strict=True)):
             try:
-                requests.append(self.request(prompt, one))
+                requests.append(self.request(prompt, one, **chat))
             except UsageError as error:
                 raise UsageError(f"prompt {number}: {error}") from error
         return requests
 
-    def request(self, prompt: Any, params: SamplingParams | None) -> tuple[tuple[int, ...], SamplingParams]:
+    def prompt_ids(self, prompt: Any, **chat: Unpack[TemplateKeys]) -> tuple[int, ...]:
+        """The ids that `generate` would read for this prompt."""
+        return prompt_ids(prompt, self.tokenizer, self.target.vocab_size, TemplateOptions.of(chat))
+
+    def request(
+        self, prompt: Any, params: SamplingParams | None, **chat: Unpack[TemplateKeys]
+    ) -> tuple[tuple[int, ...], SamplingParams]:
         """The prompt's ids and complete parameters, or a UsageError: everything that can be refused is refused here."""
-        ids = prompt_ids(prompt, self.tokenizer, self.target.vocab_size)
+        ids = self.prompt_ids(prompt, **chat)
         limit = self.target.max_length
         if limit is not None and len(ids) >= limit:
             raise UsageError(
@@ -234,11 +273,21 @@ class Decoder:
             follows=follows,
         )
 
-    def chat(self, *, system: str | None = None, messages: Sequence[Message] = (), params: Any = None) -> Chat:
-        """A conversation that keeps what it has read; see `Chat`. params: for turns that bring none of their own."""
+    def chat(
+        self,
+        *,
+        system: str | None = None,
+        messages: Sequence[Message] = (),
+        params: Any = None,
+        tools: Sequence[Any] | None = None,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
+    ) -> Chat:
+        """A conversation that keeps what it has read; see `Chat`. params: for turns that bring none of their own. tools,
+        chat_template_kwargs: of every turn, see `TemplateOptions`."""
         from draftproof.decode.chat import Chat
 
-        return Chat(self, system=system, messages=messages, params=params)
+        options = TemplateOptions(tools, chat_template_kwargs)
+        return Chat(self, system=system, messages=messages, params=params, options=options)
 
     def session(self) -> DecoderSession:
         """The same for prompts of any kind: each reads only what differs from the last; see `DecoderSession`."""

@@ -18,14 +18,17 @@ from draftproof.core.params import SamplingParams
 from draftproof.core.records import Round
 from draftproof.decode.batch import set_draft_length
 from draftproof.decode.many import finished
-from draftproof.decode.prompts import Message, Prompt, is_batch
+from draftproof.decode.prompts import Prompt, is_batch
 from draftproof.decode.result import Piece, Result
 from draftproof.decode.samples import Cancel
+from draftproof.decode.template import NO_OPTIONS, Message, TemplateKeys, TemplateOptions
 from draftproof.drafters.protocol import Drafter, DraftSession, Renewable, Request
 from draftproof.errors import UsageError
 from draftproof.models.protocol import Session
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from draftproof.decode.base import Decoder
 
 
@@ -43,9 +46,16 @@ class DecoderSession:
         """Tokens read and kept."""
         return 0 if self._target is None else self._target.length
 
-    def generate(self, prompt: Prompt, params: SamplingParams | None = None, *, cancel: Cancel | None = None) -> Result:
+    def generate(
+        self,
+        prompt: Prompt,
+        params: SamplingParams | None = None,
+        *,
+        cancel: Cancel | None = None,
+        **chat: Unpack[TemplateKeys],
+    ) -> Result:
         """Like the decoder's `generate` for one prompt; `num_cached_tokens` of the result says how many were not read again."""
-        return _result_of(self.stream(prompt, params, cancel=cancel))
+        return _result_of(self.stream(prompt, params, cancel=cancel, **chat))
 
     def stream(
         self,
@@ -54,11 +64,12 @@ class DecoderSession:
         *,
         on_round: Callable[[Round], None] | None = None,
         cancel: Cancel | None = None,
+        **chat: Unpack[TemplateKeys],
     ) -> Generator[Piece, None, Result]:
         """Like the decoder's `stream`. UsageError for several prompts or samples, and while another turn runs."""
         if is_batch(prompt):
             raise UsageError("a session takes one prompt at a time")
-        ids, complete = self._decoder.request(prompt, params)
+        ids, complete = self._decoder.request(prompt, params, **chat)
         if complete.n != 1:
             raise UsageError(f"a session takes one text at a time; n is {complete.n}")
         return self._run(ids, complete, on_round, cancel)
@@ -137,7 +148,13 @@ class Chat:
     messages: the history, which may be edited between turns; the next turn reads anew from the first token that differs."""
 
     def __init__(
-        self, decoder: Decoder, *, system: str | None = None, messages: Sequence[Message] = (), params: Any = None
+        self,
+        decoder: Decoder,
+        *,
+        system: str | None = None,
+        messages: Sequence[Message] = (),
+        params: Any = None,
+        options: TemplateOptions = NO_OPTIONS,
     ) -> None:
         if not getattr(decoder.tokenizer, "chat_template", None):
             raise UsageError("a chat needs a tokenizer with a chat template; use decoder.session() for prompts without one")
@@ -148,7 +165,8 @@ class Chat:
             self.messages = [{"role": "system", "content": system}]
         self._first = len(self.messages)
         self._params = params
-        self._session = DecoderSession(decoder)
+        self._chat: TemplateKeys = {"tools": options.tools, "chat_template_kwargs": options.chat_template_kwargs}
+        self._decoder, self._session = decoder, DecoderSession(decoder)
 
     @property
     def num_tokens(self) -> int:
@@ -170,8 +188,12 @@ class Chat:
         """The answer piece by piece. A turn that is cancelled enters the history with what was said; one that is closed or
         fails does not enter it."""
         asked = [*self.messages, {"role": "user", "content": text}]
-        pieces = self._session.stream(asked, params or self._params, on_round=on_round, cancel=cancel)
+        pieces = self._session.stream(asked, params or self._params, on_round=on_round, cancel=cancel, **self._chat)
         return self._record(asked, pieces)
+
+    def prompt_ids(self, text: str) -> tuple[int, ...]:
+        """The ids of the history with `text` asked: what the next turn is to have read."""
+        return self._decoder.prompt_ids([*self.messages, {"role": "user", "content": text}], **self._chat)
 
     def undo(self) -> None:
         """Take back the last question and its answer. UsageError when there is none."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from draftproof.decode.template import NO_OPTIONS, Message, TemplateOptions, render
 from draftproof.errors import UsageError
 
-Message = Mapping[str, Any]
 Prompt = str | Sequence[int] | Sequence[Message]
 
 
@@ -18,13 +18,21 @@ def is_batch(prompt: Prompt | Sequence[Prompt]) -> bool:
     return bool(prompt) and all(isinstance(item, (str, Sequence)) or getattr(item, "ndim", 0) > 0 for item in prompt)
 
 
-def prompt_ids(prompt: Any, tokenizer: Any, vocab_size: int) -> tuple[int, ...]:
+def is_chat(prompt: Any) -> bool:
+    """Whether `prompt` is one list of chat messages."""
+    return isinstance(prompt, Sequence) and bool(prompt) and all(isinstance(item, Mapping) for item in prompt)
+
+
+def prompt_ids(prompt: Any, tokenizer: Any, vocab_size: int, options: TemplateOptions = NO_OPTIONS) -> tuple[int, ...]:
     """Token ids of one prompt. A string is encoded as it is, chat messages through the tokenizer's template with the turn of
-    the assistant opened. UsageError: nothing to read, ids outside the vocabulary, no tokenizer for text."""
+    the assistant opened, or as `options` say. UsageError: nothing to read, ids outside the vocabulary, no tokenizer for text,
+    options beside a prompt that is no chat."""
+    if options != NO_OPTIONS and not is_chat(prompt):
+        raise UsageError(f"{options.given[0]} is of a chat, and the prompt is no list of chat messages")
     if isinstance(prompt, str):
         ids = _needs(tokenizer, "a string").encode(prompt)
-    elif isinstance(prompt, Sequence) and prompt and all(isinstance(item, Mapping) for item in prompt):
-        ids = chat_ids(prompt, _needs(tokenizer, "a list of chat messages"))
+    elif is_chat(prompt):
+        ids = chat_ids(prompt, _needs(tokenizer, "a list of chat messages"), options)
     elif hasattr(prompt, "tolist"):
         ids = prompt.tolist()
     elif isinstance(prompt, Sequence):
@@ -34,15 +42,9 @@ def prompt_ids(prompt: Any, tokenizer: Any, vocab_size: int) -> tuple[int, ...]:
     return _checked(ids, vocab_size)
 
 
-def chat_ids(messages: Sequence[Message], tokenizer: Any) -> list[int]:
-    """The ids of a chat, ready for the assistant's answer."""
-    if not getattr(tokenizer, "chat_template", None):
-        raise UsageError("this tokenizer has no chat template; give the prompt as a string")
-    for number, message in enumerate(messages):
-        if "role" not in message or "content" not in message:
-            raise UsageError(f"chat message {number} needs the keys 'role' and 'content'; it has {sorted(message)}")
-    text = tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True)
-    return list(tokenizer.encode(text, add_special_tokens=False))
+def chat_ids(messages: Sequence[Message], tokenizer: Any, options: TemplateOptions = NO_OPTIONS) -> list[int]:
+    """The ids of a chat, ready for the assistant's answer, or as `options` say."""
+    return list(tokenizer.encode(render(messages, tokenizer, options), add_special_tokens=False))
 
 
 def _needs(tokenizer: Any, what: str) -> Any:

@@ -51,7 +51,7 @@ class Detokenizer:
         return piece
 
     def shown(self, place: int) -> int:
-        """How much of `text` stands before the character `place` of `written`: a special token that is left out has no length."""
+        """How much of `text` stands before character `place` of `written`: a special token that is left out has no length."""
         if self.written is self:
             return place
         token = bisect_right(self.written.ends, place)
