@@ -80,12 +80,12 @@ Fixpoint E A (m : prog A) (f : A -> R) : R :=
 (* The probability that m returns something with the property P. *)
 Definition Pr A (m : prog A) (P : A -> bool) : R := E m (fun a => (P a)%:R).
 
-(* Every draw is from weights that have a mass. *)
+(* Every draw that can be reached is from weights that have a mass. *)
 Fixpoint proper A (m : prog A) : Prop :=
   match m with
   | Ret _ => True
   | Draw w k => mass w != 0 /\ forall x, proper (k x)
-  | Flip _ k => forall b, proper (k b)
+  | Flip a k => (clip a != 0 -> proper (k true)) /\ (1 - clip a != 0 -> proper (k false))
   end.
 
 (* Whatever m returns has the property P. *)
@@ -135,7 +135,9 @@ Proof.
 elim: m => [a|w k IH|a k IH] //= pm.
   case: pm => m_neq0 pm; rewrite (@eq_mass _ _ _ (fun x => r * w x)) => [|x]; last by rewrite IH // mulrC.
   by rewrite massE -mulr_sumr -massE mulfK.
-by rewrite !IH // -mulrDl addrC subrK mul1r.
+have side t (b : R) : (b != 0 -> proper (k t)) -> b * E (k t) (fun=> r) = b * r.
+  by have [->|b_neq0 /(_ isT)/IH->] := eqVneq b 0; rewrite ?mul0r.
+by case: pm => /side-> /side->; rewrite -mulrDl addrC subrK mul1r.
 Qed.
 
 Lemma E_sum A (m : prog A) (I : finType) (P : pred I) (f : I -> A -> R) :
@@ -151,12 +153,22 @@ Qed.
 Lemma E_draw A p (k : V -> prog A) f : is_law p -> E (Draw p k) f = \sum_x p x * E (k x) f.
 Proof. by case=> _ /= ->; rewrite divr1 massE. Qed.
 
+Lemma proper_bind_always A B (P : A -> Prop) (m : prog A) (next : A -> prog B) :
+  proper m -> always P m -> (forall a, P a -> proper (next a)) -> proper (bind m next).
+Proof. by move=> pm Pm pnext; elim: m pm Pm => [a|w k IH|a k IH] /= pm Pm; [auto | split | split]; case: pm; auto. Qed.
+
 Lemma proper_bind A B (m : prog A) (next : A -> prog B) :
   proper m -> (forall a, proper (next a)) -> proper (bind m next).
-Proof. by move=> pm pnext; elim: m pm => [a|w k IH|a k IH] //= pm; [split; case: pm; auto | auto]. Qed.
+Proof. by move=> pm pnext; apply: (proper_bind_always pm (always_true m)) => a _. Qed.
 
 Lemma proper_draw A p (k : V -> prog A) : is_law p -> (forall x, proper (k x)) -> proper (Draw p k).
 Proof. by case=> _ /= -> pk; rewrite oner_eq0. Qed.
+
+Lemma clip_id (r : R) : 0 <= r <= 1 -> clip r = r.
+Proof. by case/andP=> r_ge0 r_le1; rewrite /clip min_r // max_r. Qed.
+
+Lemma clip_range (r : R) : 0 <= clip r <= 1.
+Proof. by rewrite /clip le_maxr lexx le_maxl ler01 le_minl lexx. Qed.
 
 Lemma always_bind A B (P : A -> Prop) (Q : B -> Prop) (m : prog A) (next : A -> prog B) :
   always P m -> (forall a, P a -> always Q (next a)) -> always Q (bind m next).

@@ -72,18 +72,26 @@ rewrite mulr_suml -big_split /=; apply: eq_bigr => x _.
 by rewrite mulrDr !mulrA mulrBr mulr1 !accept_common.
 Qed.
 
+(* The residual, drawn as often as there is something left, gives what is left. *)
+Lemma residual_gives p q (G : V -> R) :
+  mass (excess p q) * (mass (fun y => residual p q y * G y) / mass (residual p q)) = \sum_x excess p q x * G x.
+Proof.
+rewrite /residual; case: ltP => [left_gt0|left_le0].
+  by rewrite mulrC divfK ?gt_eqF // massE.
+have nothing := mass_eq0 (excess_ge0 p q) left_le0.
+by rewrite massE !big1 ?mul0r // => x _; rewrite nothing ?mul0r.
+Qed.
+
+Lemma left_over p q : is_law p -> 1 - mass (common p q) = mass (excess p q).
+Proof. by case=> _ p_1; rewrite mass_excess p_1. Qed.
+
 (* The lemma everything rests on: min(p, q) + (1 - sum min(p, q)) residual = p, where nothing is left included. *)
 Theorem one_position p q (G : V -> R) : is_law p -> is_law q ->
   \sum_x common p q x * G x +
   (1 - mass (common p q)) * (mass (fun y => residual p q y * G y) / mass (residual p q)) = \sum_x p x * G x.
 Proof.
-move=> [p_ge0 p_1] [q_ge0 q_1]; have -> : 1 - mass (common p q) = mass (excess p q) by rewrite mass_excess p_1.
-rewrite /residual; case: ltP => [left_gt0|left_le0].
-  rewrite mulrC divfK ?gt_eqF // massE -big_split /=; apply: eq_bigr => x _.
-  by rewrite -mulrDl common_excess.
-have nothing := mass_eq0 (excess_ge0 p q) left_le0.
-have -> : mass (excess p q) = 0 by rewrite massE big1.
-by rewrite mul0r addr0; apply: eq_bigr => x _; rewrite -[p x](common_excess p q x) nothing addr0.
+move=> p_law _; rewrite left_over // residual_gives -big_split /=.
+by apply: eq_bigr => x _; rewrite -mulrDl common_excess.
 Qed.
 
 (* The law of the emitted token itself: accepted or replaced, it is the target's. *)

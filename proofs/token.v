@@ -35,10 +35,35 @@ Fixpoint grow (d : drafter) : prog R V draft :=
   | Next q below => Draw q (fun x => bind (grow (below x)) (fun rest => Ret ((q, x) :: rest)))
   end.
 
+(* What was drafted was drawn from laws. *)
+Fixpoint recorded (drafted : draft) : Prop :=
+  if drafted is (q, _) :: rest then is_law q /\ recorded rest else True.
+
+Lemma recorded_grow d : lawful d -> always recorded (grow d).
+Proof.
+elim: d => [|q below IH] //= [q_law below_law] x.
+by apply: (always_bind (IH x (below_law x))) => rest.
+Qed.
+
 Lemma proper_grow d : lawful d -> proper (grow d).
 Proof.
 elim: d => [|q below IH] //= [q_law below_law]; split; first by case: q_law => _ ->; rewrite oner_eq0.
 by move=> x; apply: proper_bind; auto.
+Qed.
+
+Lemma short_grow k d : at_most k d -> always (fun drafted => size drafted <= k)%N (grow d).
+Proof.
+elim: d k => [|q below IH] [|k] //= short x.
+by apply: (always_bind (IH x k (short x))) => rest.
+Qed.
+
+(* Drafting, and then verifying, is drawing one token, and then drafting the rest and verifying. *)
+Lemma E_grow B q below (verify : draft -> prog R V B) f : is_law q ->
+  E (bind (grow (Next q below)) verify) f =
+  \sum_x q x * E (bind (grow (below x)) (fun rest => verify ((q, x) :: rest))) f.
+Proof.
+move=> q_law; rewrite E_bind [grow _]/= E_draw //; apply: eq_bigr => x _; congr (_ * _).
+by rewrite [LHS]E_bind E_bind.
 Qed.
 
 Variable p : seq V -> V -> R.
@@ -56,20 +81,19 @@ Definition token_round (d : drafter) (c : seq V) := bind (grow d) (token_rule c)
 Lemma proper_token_rule c drafted : proper (token_rule c drafted).
 Proof.
 elim: drafted c => [|[q x] rest IH] c /=; first by split=> //; case: (p_law c) => _ ->; rewrite oner_eq0.
-case; first by apply: proper_bind; auto.
+split=> _; first by apply: proper_bind; auto.
 by split=> //; rewrite gt_eqF // mass_residual.
 Qed.
 
 Lemma proper_token_round d c : lawful d -> proper (token_round d c).
 Proof. by move=> d_law; apply: proper_bind (proper_token_rule c); apply: proper_grow. Qed.
 
-(* Drafting, and then verifying, is drawing one token, and then going on with it. *)
 Lemma E_token_round q below c f : lawful (Next q below) ->
   E (token_round (Next q below) c) f =
   \sum_x q x * (clip (p c x / q x) * E (token_round (below x) (rcons c x)) (fun v => f (put x v)) +
                 (1 - clip (p c x / q x)) * E (last_draw (residual (p c) q)) f).
 Proof.
-move=> [q_law below_law]; rewrite /token_round E_bind [grow _]/= E_draw //; apply: eq_bigr => x _; congr (_ * _).
+move=> [q_law below_law]; rewrite /token_round E_grow //; apply: eq_bigr => x _; congr (_ * _).
 rewrite [LHS]E_bind /= E_add E_scale E_const; last exact: proper_grow (below_law x).
 by congr (_ * _ + _); rewrite E_bind; apply: E_ext => rest; rewrite E_bind.
 Qed.
@@ -86,7 +110,7 @@ exact: (IH x (rcons c x) (d_law.2 x) n f).
 Qed.
 
 (* The weight of a drafted path: the product of what the two laws have in common on the way. *)
-Fixpoint overlap_along (d : drafter) (c t : seq V) : R :=
+Fixpoint overlap_along (d : drafter) (c t : seq V) {struct t} : R :=
   match t, d with
   | [::], _ => 1
   | x :: t', Next q below => common (p c) q x * overlap_along (below x) (rcons c x) t'
@@ -111,10 +135,7 @@ Qed.
 
 Lemma short_token_round k d c : at_most k d -> always (fun v => size v.1 <= k)%N (token_round d c).
 Proof.
-move=> short; apply: (always_bind (P := fun drafted => size drafted <= k)%N).
-  elim: d k short => [|q below IH] [|k] //= short x.
-  by apply: (always_bind (IH x k (short x))) => rest.
-move=> drafted; elim: drafted k c {short} => [|[q x] rest IH] [|k] c //= le_k.
+move=> short; apply: (always_bind (short_grow short)) => drafted; elim: drafted k c {short} => [|[q x] rest IH] [|k] c //= le_k.
 by case=> //; apply: (always_bind (IH k (rcons c x) le_k)) => v.
 Qed.
 
