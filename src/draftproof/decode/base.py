@@ -219,6 +219,7 @@ class Decoder:
         if limit is not None and len(ids) >= limit:
             raise UsageError(
                 f"the prompt has {len(ids)} tokens; {self.target.name} holds {limit}, and one must be left to generate"
+                + (f" ({reason})" if (reason := getattr(self.target, "limit_note", None)) else "")
             )
         params = self._params(params, len(ids))
         if params.max_tokens is None and limit is None:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from draftproof.heads.feature_head import as_tensor
 from draftproof.heads.layer import MLP, Attend, Attention, RMSNorm, rotary
 from draftproof.heads.target import TargetView
+from draftproof.models.support import context_limit
 
 
 class EagleLayer(nn.Module):
@@ -42,7 +43,7 @@ class Eagle(nn.Module):
         super().__init__()
         self.config, self.target = config, target
         self.hidden_layers: tuple[int, ...] = (target.num_layers if hidden_layer is None else hidden_layer,)
-        self.vocab_size, self.longest = target.vocab_size, getattr(config, "max_position_embeddings", None)
+        self.vocab_size, self.longest = target.vocab_size, context_limit(config)
         self.fc = nn.Linear(2 * config.hidden_size, config.hidden_size, bias=bias)
         self.layers = nn.ModuleList([EagleLayer(config)])
         self._rotary = [rotary(config)]  # in a list: it has no weights and is no part of the checkpoint

@@ -18,6 +18,7 @@ from draftproof.heads.eagle import layer_config
 from draftproof.heads.feature_head import as_tensor
 from draftproof.heads.layer import MLP, Attend, Attention, RMSNorm, rotary
 from draftproof.heads.target import TargetView
+from draftproof.models.support import context_limit
 
 
 class Eagle3Layer(nn.Module):
@@ -60,7 +61,7 @@ class Eagle3(nn.Module):
         super().__init__()
         self.config, self.target = config, target
         self.hidden_layers = tuple(hidden_layers)
-        self.vocab_size, self.longest = target.vocab_size, getattr(config, "max_position_embeddings", None)
+        self.vocab_size, self.longest = target.vocab_size, context_limit(config)
         self.norm_before_residual = norm_before_residual
         self.fc = nn.Linear(len(self.hidden_layers) * target.width, config.hidden_size, bias=False)
         self.layers = nn.ModuleList([Eagle3Layer(config, norm_before_residual)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -18,9 +19,10 @@ from draftproof.models.layout import Layout, check_parents, is_chain
 from draftproof.models.pieces import Continuing, Piece, pieces, step_of
 from draftproof.models.protocol import Output, Step
 from draftproof.models.quantised import why_modules_mix, why_rows_mix
-from draftproof.models.selfcheck import check_forward, find_continuing
+from draftproof.models.rotation import NEAR, Sides, Switch
+from draftproof.models.selfcheck import check_forward, check_lengths, find_continuing
 from draftproof.models.session import HFSession
-from draftproof.models.support import biases_by_place, check_config, check_module, context_limit, num_rows
+from draftproof.models.support import check_config, check_module, context_limit, counts_places, limit_note, num_rows
 
 
 class HFModel:
@@ -51,7 +53,9 @@ class HFModel:
         config = module.config
         limit = context_limit(config)
         if max_length is not None and not 1 <= max_length <= (limit or max_length):
-            raise UsageError(f"max_length is {max_length}; this model allows 1 to {limit or 'any number of'} tokens")
+            reason = limit_note(config)
+            allowed = f"this model allows 1 to {limit} tokens" + (f": {reason}" if reason else "")
+            raise UsageError(f"max_length is {max_length}; {allowed if limit else 'it is a number of tokens from 1'}")
         self.layer_kinds = check_config(config, max_length)
         check_module(module)
         self.module = module.eval()
@@ -67,13 +71,16 @@ class HFModel:
         self.dtype: torch.dtype = module.dtype
         self.generation_config = getattr(module, "generation_config", None)
         self.eos_token_ids: tuple[int, ...] = _eos_token_ids(self.generation_config, config, tokenizer)
-        self.notes: tuple[str, ...] = tuple(notes)
+        self.limit_note: str | None = limit_note(config)
+        self.notes: tuple[str, ...] = (*notes, *([self.limit_note] if self.limit_note else []))
         self.rows_mix: str | None = why_rows_mix(config) or why_modules_mix(module)
         self.output_device: torch.device = self.device
         self.slack = Slack()
         self._arguments = ForwardArguments(module, self.layer_kinds)
         has_states = any(kind.num_states for kind in self.layer_kinds)
-        self.supports_trees: bool = not has_states and self._arguments.takes_positions and not biases_by_place(config)
+        self.switch = Switch.of(module, self.max_length)
+        self.has_positions = self._arguments.takes_positions and not counts_places(config, self.max_length)
+        self.supports_trees: bool = not has_states and self.has_positions
         self.continuing = Continuing.FREELY
         self._configs = list({id(part.config): part.config for part in module.modules() if hasattr(part, "config")}.values())
         self._shares_passes = False
@@ -100,6 +107,7 @@ class HFModel:
             if self._configs is configs:
                 raise
             check_forward(self)
+        check_lengths(self)
 
     def session_bytes(self, num_tokens: int) -> int:
         """What a session of `num_tokens` tokens takes at most, by what one that has read a token was found to take."""
@@ -110,7 +118,10 @@ class HFModel:
                 self._entry_bytes = session.cache.entry_bytes()
             finally:
                 session.close()
-        return sum(size * part.entries_for(num_tokens) for size, part in self._entry_bytes)
+        lengths = [num_tokens]
+        if self.switch is not None and num_tokens > self.switch.length:
+            lengths.append(self.switch.length)  # at the switch both sides have a cache
+        return sum(size * part.entries_for(length) for size, part in self._entry_bytes for length in lengths)
 
     @property
     def pass_note(self) -> str | None:
@@ -149,18 +160,35 @@ class HFModel:
         if len({id(step.session) for step in steps}) < len(steps):
             raise UsageError("a session may take part only once in a pass")
         sessions = [_session(step) for step in steps]
+        places = [Layout.of(step.session.length, len(step.tokens), step.parents, step.rows).positions() for step in steps]
+        sides = [NEAR if self.switch is None else self.switch.sides(*each) for each in zip(steps, places, strict=True)]
         with self._turn, torch.inference_mode():
             try:
-                for session in sessions:
-                    self._read_again(session)
-                outputs = self._extend(steps)
+                outputs = self._read_on(sides, steps, places)
             except BaseException:
                 for session in sessions:
                     session.recover()
                 raise
-        for session, step in zip(sessions, steps, strict=True):
-            session.note_read(step.tokens, step.parents)
+        for session, step, read_on in zip(sessions, steps, sides, strict=True):
+            session.note_read(step.tokens, step.parents, read_on)
         return [_delivered(output, self.output_device) for output in outputs]
+
+    def _read_on(self, sides: Sequence[Sides], steps: Sequence[Step], places: Sequence[Sequence[int]]) -> list[Output]:
+        """The outputs of all steps, read on one side of the switch after the other, each where rows of it are wanted."""
+        outputs: dict[int, Output] = {}
+        for far in sorted({far for where in sides for far in where}):
+            members = [number for number, where in enumerate(sides) if far in where]
+            with nullcontext() if self.switch is None else self.switch.turned(far):
+                for number in members:
+                    _session(steps[number]).turn(far)
+                    self._read_again(_session(steps[number]))
+                found = self._extend([steps[number] for number in members])
+            for number, output in zip(members, found, strict=True):
+                if number in outputs:
+                    assert self.switch is not None
+                    output = self.switch.joined(steps[number], places[number], outputs[number], output)
+                outputs[number] = output
+        return [outputs[number] for number in range(len(steps))]
 
     def _read_again(self, session: HFSession) -> None:
         """Bring the cache up to the tokens that count as read."""
@@ -239,7 +267,7 @@ class HFModel:
         if current.num_attended < current.num_updates:
             self._configs = []  # layers that attend by code of their own know `sdpa` by its name only
         if len(steps) == 1:
-            self._shares_passes = current.can_be_shared and self._arguments.takes_positions
+            self._shares_passes = current.can_be_shared and self.has_positions
         logits = result.logits[0, :, : self.vocab_size]
         if not self._arguments.takes_rows and isinstance(rows, list):
             logits = logits[rows]

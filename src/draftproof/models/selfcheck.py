@@ -16,6 +16,10 @@ TOLERANCE = {torch.float64: 1e-4, torch.float32: 1e-2}
 """Allowed root-mean-square difference of logits in units of their spread; rounding (that of layers which compute in float32
 whatever they are given included) stays far below, a wrong mask far above."""
 HALF_TOLERANCE = 0.2
+SAME_PASS = 0.05
+"""Share of the tolerance allowed between two passes of one shape, of which only a later token's position differs."""
+FARTHEST = 2**16
+"""The position that is tried of a model without a limit."""
 MIXED_TOLERANCE = 0.5
 """For weights quantised so that rows of a pass influence each other: such a model may draft, and only has to be recognised."""
 
@@ -45,6 +49,50 @@ def check_forward(model: Any) -> None:
         raise UnsupportedModelError(
             f"{kind} gives other logits through our cache than by itself (a difference of {share:.2g} of their spread),"
             " so drafts could not be verified exactly"
+        )
+
+
+def check_lengths(model: Any) -> None:
+    """Raise UnsupportedModelError when a token's logits change with how far the text goes after it, but not where the model
+    was said to switch (`HFModel.switch`): frequencies that follow the highest position of a pass.
+
+    Reads the same five tokens with the last one at several positions, so that a switch at any length costs four short passes.
+    A model that is not told positions is left out."""
+    if not model.has_positions or (model.max_length is not None and model.max_length < 6):
+        return
+    kind, switch = type(model.module).__name__, model.switch
+    last = (model.max_length or FARTHEST) - 1
+    with _one_sentence(kind), torch.inference_mode():
+        near = _with_last_at(model, 4)
+        _require_same(model, near, _with_last_at(model, last if switch is None else switch.length - 1), last)
+        if switch is None:
+            return
+        with switch.turned(True):
+            far = _with_last_at(model, 4)
+        for position in (switch.length, last):
+            _require_same(model, far, _with_last_at(model, position), position)
+        with switch.turned(False):
+            _require_same(model, near, _with_last_at(model, last), last)
+
+
+def _with_last_at(model: Any, position: int) -> torch.Tensor:
+    """Logits [4, vocab] of four tokens in a pass whose fifth stands at `position`, by the model's own forward."""
+    ids = torch.tensor([[(7919 * i + 11) % model.num_input_ids for i in range(5)]], device=model.device)
+    places = torch.tensor([[0, 1, 2, 3, position]], device=model.device)
+    mask = torch.ones_like(ids)
+    out = model.module(input_ids=ids, position_ids=places, attention_mask=mask, use_cache=False)
+    logits: torch.Tensor = out.logits[0, :4, : model.vocab_size].float()
+    return logits
+
+
+def _require_same(model: Any, one: torch.Tensor, other: torch.Tensor, position: int) -> None:
+    allowed = MIXED_TOLERANCE if model.rows_mix else SAME_PASS * TOLERANCE.get(model.dtype, HALF_TOLERANCE)
+    difference = (one - other).square().mean(dim=-1).sqrt() / one.std(dim=-1)
+    if bool((difference > allowed).any()):
+        raise UnsupportedModelError(
+            f"{type(model.module).__name__} gives a token other logits when a later one stands at position {position} (a"
+            f" difference of {float(difference.max()):.2g} of their spread): its position encoding changes with the length of"
+            " the text, so a draft would change the logits it is verified by"
         )
 
 

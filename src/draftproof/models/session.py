@@ -1,4 +1,6 @@
-"""One sequence read by an `HFModel`: its tokens, and a cache that may lag behind them after a rollback."""
+"""One sequence read by an `HFModel`: its tokens, and a cache that may lag behind them after a rollback.
+
+Where frequencies switch at a length, both sides of the switch have a cache, and the one that is not in use lags."""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ from draftproof.errors import UsageError
 from draftproof.models.cache import KeyValueCache
 from draftproof.models.layout import is_chain
 from draftproof.models.protocol import LanguageModel
+from draftproof.models.rotation import NEAR, Sides
 
 if TYPE_CHECKING:
     from draftproof.models.hf import HFModel
@@ -20,7 +23,8 @@ class HFSession:
     def __init__(self, model: HFModel) -> None:
         self.model: LanguageModel = model
         self._model = model
-        self._cache: KeyValueCache | None = KeyValueCache(model.layer_kinds, model.max_length, model.slack)
+        self._far = False
+        self._caches: dict[bool, KeyValueCache] = {self._far: self._new_cache()}
         self._tokens: list[int] = []
         self._last_parents: Sequence[int] | None = None
         self._last_start = 0
@@ -41,10 +45,19 @@ class HFSession:
 
     @property
     def cache(self) -> KeyValueCache:
-        """The keys, values and states; UsageError once closed."""
-        if self._cache is None:
+        """The keys, values and states on the side of the last pass; UsageError once closed."""
+        if not self._caches:
             raise UsageError("this session is closed")
-        return self._cache
+        return self._caches[self._far]
+
+    def turn(self, far: bool) -> None:
+        """Read on this side of the model's switch from now on."""
+        if far not in self._caches:
+            self._caches[far] = self._new_cache()
+        self._far = far
+
+    def _new_cache(self) -> KeyValueCache:
+        return KeyValueCache(self._model.layer_kinds, self._model.max_length, self._model.slack)
 
     def rollback(self, length: int) -> None:
         """Forget all but the first `length` tokens; UsageError when fewer were read, or when it would cut through a tree."""
@@ -52,7 +65,8 @@ class HFSession:
             raise UsageError(f"cannot roll back to {length} tokens: the session holds {self.length}")
         if self._after_tree and length > self._last_start:
             raise UsageError(f"a tree was read after {self._last_start} tokens: use keep() to choose a path of it")
-        self.cache.rollback(length)
+        for cache in self._require_open():
+            cache.rollback(length)
         del self._tokens[length:]
         self._last_parents, self._after_tree = None, False
 
@@ -66,7 +80,9 @@ class HFSession:
                 raise UsageError(f"keep({list(path)}) is not a way down what was just read: {node} does not follow {above}")
             above = node
         start = self._last_start
-        self.cache.keep(start, path)
+        for cache in self._require_open():
+            if cache.length == self.length:  # the other side, where there is one, may not have read this pass
+                cache.keep(start, path)
         self._tokens[start:] = [self._tokens[start + node] for node in path]
         self._last_parents, self._after_tree = None, False
 
@@ -75,31 +91,43 @@ class HFSession:
         if not 0 <= length <= self.length:
             raise UsageError(f"cannot fork at {length} tokens: the session holds {self.length}")
         copy = HFSession(self._model)
-        copy._cache = self.cache.fork(length)
+        self._require_open()
+        copy._caches = {far: cache.fork(length) for far, cache in self._caches.items()}
+        copy._far = self._far
         copy._tokens = self._tokens[:length]
         return copy
 
     def close(self) -> None:
-        if self._cache is not None:
-            self._cache.drop()
-        self._cache = None
+        for cache in self._caches.values():
+            cache.drop()
+        self._caches = {}
         self._tokens, self._last_parents, self._after_tree = [], None, False
 
     def require_ready(self) -> None:
         """UsageError when closed, or when a tree still waits for keep() or rollback()."""
         if self._after_tree:
             raise UsageError("a tree was read: choose what stays with keep() or rollback() before reading on")
-        assert self.cache is not None
+        self._require_open()
 
-    def note_read(self, tokens: Sequence[int], parents: Sequence[int] | None) -> None:
-        """A pass over `tokens` has succeeded: they count as read."""
+    def _require_open(self) -> list[KeyValueCache]:
+        """Every cache there is; UsageError when closed."""
+        if not self._caches:
+            raise UsageError("this session is closed")
+        return list(self._caches.values())
+
+    def note_read(self, tokens: Sequence[int], parents: Sequence[int] | None, sides: Sides = NEAR) -> None:
+        """Passes over `tokens`, one on each of these sides, have succeeded: they count as read. What lies beyond the switch
+        will not be read on the near side again."""
         self._last_start = self.length
         self._last_parents = parents if parents is not None else range(-1, len(tokens) - 1)
         self._after_tree = not is_chain(parents)
         self._tokens.extend(int(token) for token in tokens)
-        self.cache.finish(self.length)
+        for far in sides:
+            self._caches[far].finish(self.length)
+        if False not in sides and False in self._caches:
+            self._caches.pop(False).drop()
 
     def recover(self) -> None:
         """A pass has failed: go back to what was there before it, as far as the cache can."""
-        if self._cache is not None:
-            self._cache.rollback(self.length)
+        for cache in self._caches.values():
+            cache.rollback(self.length)

@@ -6,6 +6,7 @@ from typing import Any
 
 from draftproof.errors import UnsupportedModelError
 from draftproof.models.caches.kinds import LayerKind, layer_kinds
+from draftproof.models.rotation import READ_AGAIN, length_scaled, scaled_positions
 
 
 def check_config(config: Any, max_length: int | None = None) -> list[LayerKind]:
@@ -22,9 +23,32 @@ def check_config(config: Any, max_length: int | None = None) -> list[LayerKind]:
 
 
 def context_limit(config: Any) -> int | None:
-    """How many positions the config allows, or None when it sets no limit."""
+    """How many positions the config allows, those that scaled frequencies reach included; None when it sets no limit.
+
+    With frequencies that change with the length, as many as the text alone decides over (see `draftproof.models.rotation`)."""
     limit = getattr(config, "max_position_embeddings", None)
-    return int(limit) if isinstance(limit, int) and limit > 0 else None
+    if not isinstance(limit, int) or limit <= 0:
+        return None
+    return min(limit, held_to(config) or limit) if length_scaled(config) else max(limit, scaled_positions(config))
+
+
+def held_to(config: Any) -> int | None:
+    """The most tokens up to which what transformers generates depends on the text alone; None when it always does."""
+    found = length_scaled(config)
+    return None if found is None or getattr(config, "model_type", None) in READ_AGAIN else found[1]
+
+
+def limit_note(config: Any) -> str | None:
+    """Why texts are held to fewer tokens than transformers would generate, if they are."""
+    length = held_to(config)
+    if length is None:
+        return None
+    kind, _ = length_scaled(config) or ("", 0)
+    return (
+        f"texts are held to {length} tokens, because beyond them the rotary embedding of {type(config).__name__} ({kind})"
+        " changes its frequencies and leaves older keys as they are: transformers' own text then depends on where the prompt"
+        " ended"
+    )
 
 
 def check_module(module: Any) -> None:
@@ -45,9 +69,13 @@ def check_module(module: Any) -> None:
         )
 
 
-def biases_by_place(config: Any) -> bool:
-    """Whether attention is biased by where a key lies in the cache (ALiBi), which for a tree's node is another thing."""
-    return bool(getattr(config, "alibi", False) or getattr(getattr(config, "attn_config", None), "alibi", False))
+def counts_places(config: Any, limit: int | None) -> bool:
+    """Whether attention takes the place of a token in the cache or the pass for its position, which for a tree's node or a
+    second sequence is another one: a bias by distance (ALiBi), or Llama 4's temperature on texts of `limit` tokens."""
+    if getattr(config, "alibi", False) or getattr(getattr(config, "attn_config", None), "alibi", False):
+        return True
+    tempered = getattr(config, "attn_temperature_tuning", False)
+    return bool(tempered) and (limit is None or limit >= int(getattr(config, "floor_scale", 1)))
 
 
 def num_rows(head: Any) -> int:
