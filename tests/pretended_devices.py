@@ -80,7 +80,7 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         kwargs = {**kwargs, "device": HOST}
     given, options = tree_map(lambda leaf: leaf.inner if isinstance(leaf, Placed) else leaf, (args, kwargs))
     result = func(*given, **options)
-    if func._schema.name.endswith("_"):
+    if func._schema.name.endswith("_") and not func._schema.name.endswith("__"):  # `__lshift__` and its like give a new one
         return tensors[0]  # written to in place
     place = asked or (where(tensors[0]) if name in MOVES else next(iter(places), HOST))
     return result if place == HOST else tree_map(lambda leaf: _placed(leaf, place), result)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from draftproof.audit.expected_trees import accepted_children
+from draftproof.audit.formulas import accepted_children
 from draftproof.core.bounds import gumbel_acceptance
 from draftproof.core.enumerate import outcomes
 from draftproof.core.records import ROOT, Draft

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq, linprog
 
-from draftproof.audit.expected_trees import accepted_children
+from draftproof.audit.formulas import accepted_children
 from draftproof.core.bounds import (
     greedy_k_acceptance,
     gumbel_acceptance,

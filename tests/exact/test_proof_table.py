@@ -7,12 +7,12 @@ from itertools import product as cartesian
 
 import pytest
 
-from draftproof.audit.drafting import GUESSED
 from draftproof.audit.exact import TOLERANCE, Case, compare, harness, prove
 from draftproof.audit.guessing import guessed_kinds
 from draftproof.audit.table import (
     CHAIN_RULES,
     DRAFTS,
+    GUESSED,
     LENGTHS,
     PAIRS,
     PARAMETERS,

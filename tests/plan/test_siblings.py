@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from draftproof.audit.expected_trees import accepted_children
+from draftproof.audit.formulas import accepted_children
 from draftproof.core.enumerate import outcomes
 from draftproof.core.records import ROOT
 from draftproof.core.rules import RULES

@@ -115,6 +115,10 @@ def likeliest(law: Any, count: int) -> list[int]:
 
 TREES: dict[str, TreeShape] = {
     "chain": TreeShape.chain(3),
+    "[2]": TreeShape.from_levels((2,)),
+    "[3]": TreeShape.from_levels((3,)),
+    "[4]": TreeShape.from_levels((4,)),
+    "[3]+1": TreeShape((-1, -1, -1, 2)),
     "[2,1]": TreeShape.from_levels((2, 1)),
     "lopsided": TreeShape((-1, -1, 0, 0)),
     "[2,2]": TreeShape.from_levels((2, 2)),
@@ -122,11 +126,8 @@ TREES: dict[str, TreeShape] = {
     "[2,2]-1": TreeShape((-1, -1, 0, 0, 1)),
     "[2,1,1]-1": TreeShape((-1, -1, 0, 1, 2)),
 }
-"""The shapes that rules for trees are proven on; the last two stand for those of six nodes where five are the most."""
-
-
-GUESSED = ("suffix", "suffix_tree", "retrieval")
-"""Drafts whose shape depends on the context; see `guessing`."""
+"""The shapes that rules for trees are proven on; the last two stand for those of six nodes where five are the most. `[3]+1` has one
+node under its third sibling."""
 
 
 def tree_kind(name: str, draft: TableModel, laws: LawPipeline, wrap: Callable[[TableModel], LanguageModel]) -> TreeKind:
@@ -152,15 +153,17 @@ def kind_named(
     wrap: Callable[[TableModel], LanguageModel] = lambda model: model,
 ) -> Kind:
     """One kind of draft, a chain's or a tree's."""
-    if name in GUESSED:
-        return guessed_kinds(laws)[name]
-    return tree_kind(name, draft, laws, wrap) if name.split(" ")[-1] in TREES else kinds(target, draft, laws, wrap)[name]
+    if name.split(" ")[-1] in TREES:
+        return tree_kind(name, draft, laws, wrap)
+    listed = kinds(target, draft, laws, wrap)
+    return listed[name] if name in listed else guessed_kinds(laws)[name]
 
 
 def kinds(
     target: TableModel, draft: TableModel, laws: LawPipeline, wrap: Callable[[TableModel], LanguageModel]
 ) -> dict[str, Kind]:
-    """Every kind of draft for one pair under one request's parameters. `wrap` makes the model the drafter really runs."""
+    """Every kind of draft for one pair under one request's parameters; what is listed here is in the proof table, each of a
+    single drafter under every rule. `wrap` makes the model the drafter really runs."""
 
     def law_of(model: TableModel) -> Callable[[tuple[int, ...], tuple[int, ...]], Any]:
         return lambda context, path: laws.law(model.logits(context + path), context, path)

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftproof.audit.drafting import Kind, TreeKind, kind_named
-from draftproof.audit.expected import expected_tokens_of_round
-from draftproof.audit.expected_trees import expected_tokens_of_tree
+from draftproof.audit.formulas import expected_tokens_of_round, expected_tokens_of_tree
 from draftproof.audit.remembered import RememberedLaws
 from draftproof.audit.toys import pairs
 from draftproof.core.chance import Purpose

@@ -8,88 +8,68 @@ was accepted. `traversal` has no such form: every tree that can be drawn is gone
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from draftproof.audit.kinds import GuessedKind
-from draftproof.core.records import ROOT
+from draftproof.audit.expected import Vector
+from draftproof.core.records import ROOT, Selection
 
-if TYPE_CHECKING:
-    from draftproof.audit.drafting import TreeKind
+Law = Callable[[tuple[int, ...]], Vector]
+Places = Callable[[int], tuple[int, ...]]
+Siblings = Callable[[Vector, Vector, int], Vector]
+"""(p, q, k) -> a [k, vocab]: the probability that the child in place j is the accepted one and is token x. p, q: the target's and
+the draft's law [vocab]."""
 
-Vector = NDArray[np.float64]
-LawOf = Callable[[tuple[int, ...], tuple[int, ...]], Vector]
-
-
-def expected_tokens_of_tree(
-    rule: str, kind: TreeKind, target_law: LawOf, context: tuple[int, ...], depth: int, ends: frozenset[int]
-) -> float:
-    """Expected emitted tokens of the round after `context`, trees cut to `depth` levels; nothing follows a token of `ends`."""
-    if isinstance(kind, GuessedKind):
-        return _of_guesses(kind, target_law, context, depth, ends)
-    shape, levels = kind.shape, kind.shape.levels[: max(depth, 0)]
-    allowed = {node for level in levels for node in level}
-
-    def p(path: tuple[int, ...]) -> Vector:
-        return target_law(context, path)
-
-    def q(path: tuple[int, ...]) -> Vector:
-        return np.asarray(kind.plan(context, path), dtype=np.float64)
-
-    def places(node: int) -> tuple[int, ...]:
-        return tuple(child for child in shape.children.get(node, ()) if child in allowed)
-
-    if rule == "traversal":
-        return _by_every_tree(kind.selection, places, p, q, ends)
-    accept = partial(accepted_children, rule, kind.selection)
-
-    def below(node: int, path: tuple[int, ...]) -> float:
-        children = places(node)
-        if not children:
-            return 0.0
-        total = 0.0
-        for child, masses in zip(children, accept(p(path), q(path), len(children)), strict=True):
-            for token in np.flatnonzero(masses):
-                if int(token) not in ends:
-                    total += masses[token] * (1.0 + below(child, (*path, int(token))))
-        return total
-
-    return 1.0 + below(ROOT, ())
+Tokens = Callable[[Selection, Places, Law, Law, frozenset[int]], float]
+"""(selection, children of a node of the shape, target law and draft law after a path, end tokens) -> expected tokens."""
 
 
-def _of_guesses(kind: GuessedKind, target_law: LawOf, context: tuple[int, ...], depth: int, ends: frozenset[int]) -> float:
-    """Every rule takes the candidates of a guessed tree one after another: each path is kept with its own probability."""
-    paths = [path for path in kind.paths(context, depth) if not ends.intersection(path)] if depth > 0 else []
-    return 1.0 + sum(float(np.prod([target_law(context, path[:i])[token] for i, token in enumerate(path)])) for path in paths)
+def from_the_top(siblings: dict[Selection, Siblings]) -> Tokens:
+    """Of a rule that goes down from a node to its accepted child. siblings: for every selection it verifies."""
+
+    def expected(selection: Selection, places: Places, p: Law, q: Law, ends: frozenset[int]) -> float:
+        def below(node: int, path: tuple[int, ...]) -> float:
+            children = places(node)
+            if not children:
+                return 0.0
+            total = 0.0
+            for child, masses in zip(children, siblings[selection](p(path), q(path), len(children)), strict=True):
+                for token in np.flatnonzero(masses):
+                    if int(token) not in ends:
+                        total += masses[token] * (1.0 + below(child, (*path, int(token))))
+            return total
+
+        return 1.0 + below(ROOT, ())
+
+    return expected
 
 
-def accepted_children(rule: str, selection: str, p: Vector, q: Vector, k: int) -> Vector:
-    """a [k, vocab]: the probability that the child in place j is the accepted one and is token x.
-
-    rule: "match" or "gumbel" (enumerated with independent draws), "rrs", "k_seq", "greedy_k". p, q: laws [vocab]."""
+def fixed(p: Vector, q: Vector, k: int) -> Vector:
+    """The draft's k likeliest tokens, each accepted when the target draws it."""
     a = np.zeros((k, len(p)))
-    if selection == "fixed":
-        for place, token in enumerate(_top(q, k)):
-            a[place, token] = p[token]
-    elif selection == "top_k_plus_one":
-        top = _top(q, k - 1)
-        rest = np.where(np.isin(np.arange(len(q)), top), 0.0, q)
-        for place, token in enumerate(top):
-            a[place, token] = p[token]
-        if rest.sum() > 0:
-            rest = rest / rest.sum()
-            a[len(top)] = np.minimum(p, rest) if rule == "greedy_k" else p * rest
-    elif selection == "iid":
-        a = {"rrs": _rrs_iid, "k_seq": _k_seq, "match": _match_iid, "gumbel": _match_iid}[rule](p, q, k)
-    else:
-        _without_replacement(rule, p, q, (), 1.0, a)
+    for place, token in enumerate(_top(q, k)):
+        a[place, token] = p[token]
     return a
 
 
-def _rrs_iid(p: Vector, q: Vector, k: int) -> Vector:
+def constants_and_one(accept: Callable[[Vector, Vector], Vector]) -> Siblings:
+    """The k - 1 likeliest tokens, and one drawn from the rest, accepted with the masses accept(p, rest) [vocab]."""
+
+    def siblings(p: Vector, q: Vector, k: int) -> Vector:
+        a = np.zeros((k, len(p)))
+        top = _top(q, k - 1)
+        for place, token in enumerate(top):
+            a[place, token] = p[token]
+        rest = np.where(np.isin(np.arange(len(q)), top), 0.0, q)
+        if rest.sum() > 0:
+            a[len(top)] = accept(p, rest / rest.sum())
+        return a
+
+    return siblings
+
+
+def rrs_iid(p: Vector, q: Vector, k: int) -> Vector:
     rows, tried = [], 1.0
     for _ in range(k):
         accepted = np.minimum(p, q)
@@ -100,7 +80,7 @@ def _rrs_iid(p: Vector, q: Vector, k: int) -> Vector:
     return np.array(rows)
 
 
-def _k_seq(p: Vector, q: Vector, k: int) -> Vector:
+def k_seq(p: Vector, q: Vector, k: int) -> Vector:
     def surplus(rho: float) -> float:
         beta = np.minimum(q, p / rho).sum()
         return float(1 - (1 - beta) ** k - rho * beta)
@@ -115,33 +95,49 @@ def _k_seq(p: Vector, q: Vector, k: int) -> Vector:
     return np.array([(1 - accepted.sum()) ** place * accepted for place in range(k)])
 
 
-def _match_iid(p: Vector, q: Vector, k: int) -> Vector:
+def match_iid(p: Vector, q: Vector, k: int) -> Vector:
     return np.array([p * q * (1 - q) ** place for place in range(k)])
 
 
-def _without_replacement(rule: str, p: Vector, q: Vector, drawn: tuple[int, ...], chance: float, a: Vector) -> None:
-    """Adds to `a` what the place after `drawn` accepts, then goes through the tokens that may be drawn there and not accepted.
+def match_in_turn(p: Vector, q: Vector, k: int) -> Vector:
+    """Siblings without replacement, each accepted when the target draws it."""
+    a = np.zeros((k, len(p)))
 
-    rrs: `p` is the law the rejections left and `chance` that they happened. match: `p` never changes, `chance` is that of the
-    draws alone."""
-    place = len(drawn)
-    if place == len(a):
-        return
-    left = np.where(np.isin(np.arange(len(q)), drawn), 0.0, q)
-    if left.sum() == 0 or chance == 0:
-        return
-    law = left / left.sum()
-    if rule != "rrs":
-        a[place] += chance * law * p
+    def place(drawn: tuple[int, ...], chance: float) -> None:
+        law = _left(q, drawn)
+        if len(drawn) == k or law is None:
+            return
+        a[len(drawn)] += chance * law * p
         for token in np.flatnonzero(law):
-            _without_replacement(rule, p, q, (*drawn, int(token)), chance * law[token], a)
-        return
-    a[place] += chance * np.minimum(p, law)
-    after = np.clip(p - law, 0.0, None)
-    rejected = np.clip(law - p, 0.0, None)
-    if after.sum() > 0:
-        for token in np.flatnonzero(rejected):
-            _without_replacement(rule, after / after.sum(), q, (*drawn, int(token)), chance * rejected[token], a)
+            place((*drawn, int(token)), chance * law[token])
+
+    place((), 1.0)
+    return a
+
+
+def rrs_in_turn(p: Vector, q: Vector, k: int) -> Vector:
+    """Siblings without replacement, each accepted with what target and draft law have in common, else both go on with what is
+    left of them."""
+    a = np.zeros((k, len(p)))
+
+    def place(p: Vector, drawn: tuple[int, ...], chance: float) -> None:
+        law = _left(q, drawn)
+        if len(drawn) == k or law is None or chance == 0:
+            return
+        a[len(drawn)] += chance * np.minimum(p, law)
+        after, rejected = np.clip(p - law, 0.0, None), np.clip(law - p, 0.0, None)
+        if after.sum() > 0:
+            for token in np.flatnonzero(rejected):
+                place(after / after.sum(), (*drawn, int(token)), chance * rejected[token])
+
+    place(p, (), 1.0)
+    return a
+
+
+def _left(q: Vector, drawn: tuple[int, ...]) -> Vector | None:
+    """`q` without the tokens drawn, normalised; None where nothing is left."""
+    left = np.where(np.isin(np.arange(len(q)), drawn), 0.0, q)
+    return left / left.sum() if left.sum() > 0 else None
 
 
 def _top(q: Vector, k: int) -> list[int]:
@@ -169,7 +165,7 @@ Tree = tuple[tuple[int, "Tree"], ...]
 """Siblings in draw order, each a token and what hangs under it."""
 
 
-def _by_every_tree(selection: str, places: Any, p: Any, q: Any, ends: frozenset[int]) -> float:
+def by_every_tree(selection: Selection, places: Places, p: Law, q: Law, ends: frozenset[int]) -> float:
     """Traversal's expected tokens: over every tree, over every node, (chance that the round ends there) x (tokens emitted)."""
 
     def trees(node: int, path: tuple[int, ...]) -> Iterator[tuple[Tree, float]]:

@@ -37,7 +37,8 @@ DEPTH, FACTOR, FLOOR = 6, 3.0, 0.3
 
 
 def guessed_kinds(laws: LawPipeline) -> dict[str, GuessedKind]:
-    """Every kind of draft whose guesses come out of a store that depends on the context alone."""
+    """Every kind of draft whose guesses come out of a store that depends on the context alone; what is listed here is in the
+    proof table under every rule that takes it."""
     arrays = [np.asarray(document) for document in CORPUS]
     retrieval = Retrieval(SuffixArray(build_suffix_array(arrays)), NODES)
     listed = [

@@ -17,14 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftproof.audit.exact import Case, Harness, begun, clone, ends_of, laws_of
-from draftproof.audit.expected import expected_tokens_of_round
+from draftproof.audit.formulas import expected_tokens_of_round, formula_of
 from draftproof.audit.kinds import Kind
 from draftproof.audit.remembered import RememberedLaws
 from draftproof.audit.toys import VOCAB, Pair, pairs
 from draftproof.core.chance import KeyedChance
 from draftproof.core.params import SamplingParams
 from draftproof.core.pipeline import LawPipeline
-from draftproof.core.records import ROOT
 from draftproof.core.rules import RULES
 from draftproof.core.rules.protocol import Rule
 from draftproof.decode.drive import drive
@@ -218,22 +217,15 @@ class OtherHarness(Harness):
         return int(np.argmax(np.asarray(law)))
 
     def _of_the_coming_draft(self, generation: Generation, depth: int) -> float:
-        """1 + the chance of every path that it is the target's own text, nothing being emitted after an end token."""
+        """By the rule's formula for fixed guesses, over what a copy of the drafter proposes."""
         context, drafting = tuple(generation.context), clone(generation).drafting
         builder = DraftBuilder(KeyedChance((0, 0), len(context)), depth=depth, vocab_size=VOCAB, max_nodes=generation.max_nodes)
         proposal = drafting.propose(context, builder) if drafting is not None and builder.room > 0 else None
         if proposal is not None:
             drive(proposal)
         draft = builder.build()
-        total = 1.0
-        for node in range(len(draft)):
-            above, path = draft.parents[node], [draft.tokens[node]]
-            while above != ROOT:
-                path.insert(0, draft.tokens[above])
-                above = draft.parents[above]
-            if not self.ends.intersection(path):
-                total += float(np.prod([self.target_row(context, tuple(path[:i]))[t] for i, t in enumerate(path)]))
-        return total
+        paths = [draft.tokens_to(node) for node in range(len(draft))]
+        return formula_of(self.rule_name).guesses(paths, self.target_row, context, self.ends)
 
 
 def other_harness(case: Case, rule: Rule | None = None) -> Harness:

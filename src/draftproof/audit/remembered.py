@@ -40,4 +40,4 @@ class RememberedLaws(LawPipeline):
 
 def _bytes(logits: Array) -> bytes:
     """The numbers of a row [vocab] as they lie in memory, whatever library holds them."""
-    return (logits if is_numpy_array(logits) else logits.numpy()).tobytes()
+    return (logits if is_numpy_array(logits) else logits.cpu().numpy()).tobytes()

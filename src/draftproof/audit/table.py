@@ -8,18 +8,28 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import combinations
+from itertools import combinations, cycle
 from itertools import product as cartesian
 from typing import Any
 
-from draftproof.audit.drafting import GUESSED, TREES
+from draftproof.audit.drafting import TREES, kinds
 from draftproof.audit.exact import HORIZON, Case
-from draftproof.audit.toys import EOS, NothingAfterAnEnd
+from draftproof.audit.guessing import guessed_kinds
+from draftproof.audit.toys import EOS, VOCAB, NothingAfterAnEnd, pairs
 from draftproof.core.params import SamplingParams
+from draftproof.core.pipeline import LawPipeline
 from draftproof.core.rules import LOSSLESS
 
-DRAFTS = ("sampled", "greedy", "narrow", "same", "empty", "stops_before", "stops_after", "ngram", "ngram_cache")
-PAIRS = ("full_history", "markov", "zeros")
+_LAWS = LawPipeline(SamplingParams(), num_prompt_tokens=1, vocab_size=VOCAB)
+_TOYS = pairs()["markov"]
+
+DRAFTS = tuple(name for name, kind in kinds(_TOYS.target, _TOYS.draft, _LAWS, lambda model: model).items() if not kind.members)
+"""Chains; those of several drafters are proven with their lengths, see `cells.length_covering`."""
+
+GUESSED = tuple(guessed_kinds(_LAWS))
+"""Drafts whose shape depends on the context."""
+
+PAIRS = ("full_history", "markov", "zeros", "near")
 TREE_PAIRS = (*PAIRS, "overrated")
 LENGTHS = (1, 2, 3)
 
@@ -60,6 +70,14 @@ CHAIN_RULES = tuple(name for name, rule in LOSSLESS.items() if rule.selections >
 TREE_RULES = tuple((name, selection) for name, rule in LOSSLESS.items() if rule.trees for selection in sorted(rule.selections))
 """Every rule that takes trees with every selection of siblings it is exact for."""
 
+CHAIN_SELECTIONS = tuple(
+    (name, selection)
+    for name, rule in LOSSLESS.items()
+    if not rule.trees
+    for selection in sorted(rule.selections - {"iid", "fixed"})
+)
+"""Rules for chains with the selections of siblings that a chain's only child may be drawn by."""
+
 SMALL_TREES = ("chain", "[2,2]-1", "[2,1,1]-1", "lopsided")
 """At most 5 nodes: what the covering array is made of."""
 
@@ -97,6 +115,19 @@ def tree_covering(rules: Sequence[str] = tuple(LOSSLESS)) -> list[Case]:
         return []
     cases = [tree_case(*row) for row in covering_rows([kinds, tuple(PARAMETERS), SMALL_TREES, TREE_PAIRS])]
     return [*cases, *(tree_case(kind, "plain", "[2,1]", "zeros", by="model ", rounds=None) for kind in kinds)]
+
+
+def sibling_covering(rules: Sequence[str] = tuple(LOSSLESS)) -> list[Case]:
+    """Three and four siblings over five tokens, under every rule and selection, plainly and under one of the parameters in
+    turn: with two siblings, or three tokens, the earlier ones and the last one are told apart by nothing. And chains whose only
+    child is drawn by another selection than "iid"."""
+    turns = cycle(name for name in PARAMETERS if name != "plain")
+    cases = []
+    for kind in _tree_rules(rules):
+        for shape in ("[3]", "[3]+1") if kind[1] == "iid" else ("[3]+1", "[4]"):
+            cases += [tree_case(kind, params, shape, "wide") for params in ("plain", next(turns))]
+    chains = [kind for kind in CHAIN_SELECTIONS if kind[0] in rules]
+    return [*cases, *(tree_case(kind, next(turns), "chain", pair) for kind in chains for pair in PAIRS)]
 
 
 def guessed_product(rules: Sequence[str] = tuple(LOSSLESS)) -> Iterator[Case]:

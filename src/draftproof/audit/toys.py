@@ -1,5 +1,6 @@
-"""Pairs of 3-token models to prove rules on: laws that read the whole prefix, a Markov chain, laws with zeros, and a draft that
-overrates a single token, so that two siblings can both be worth trying after a rejection."""
+"""Pairs of 3-token models to prove rules on: laws that read the whole prefix, a Markov chain, laws with zeros, a draft that
+overrates a single token, so that two siblings can both be worth trying after a rejection, and one that differs from the target by
+next to nothing. And a pair over five tokens, for three siblings and more."""
 
 from __future__ import annotations
 
@@ -13,7 +14,10 @@ from numpy.typing import NDArray
 from draftproof.models.table import TableModel
 
 VOCAB = 3
+WIDE = 5
 EOS = 2
+NEAR = (1e-3, 1e-5, 1e-7, 1e-9, 1e-11)
+"""Masses by which the draft of the pair "near" differs from its target."""
 
 
 class AskedAfterAnEnd(BaseException):
@@ -39,10 +43,10 @@ class Pair:
     draft: TableModel
 
 
-def _from_prefix(seed: int, sharpness: float, prefix: tuple[int, ...]) -> NDArray[np.float64]:
+def _from_prefix(seed: int, sharpness: float, prefix: tuple[int, ...], size: int = VOCAB) -> NDArray[np.float64]:
     """A law that depends on every token of the prefix and on its length."""
     rng = np.random.default_rng([seed, len(prefix), *prefix])
-    mass = np.exp(sharpness * rng.normal(size=VOCAB))
+    mass = np.exp(sharpness * rng.normal(size=size))
     law: NDArray[np.float64] = mass / mass.sum()
     return law
 
@@ -66,9 +70,17 @@ def _overrating(law: NDArray[np.float64], prefix: tuple[int, ...]) -> NDArray[np
     return mixed
 
 
+def _nearly(law: NDArray[np.float64], prefix: tuple[int, ...]) -> NDArray[np.float64]:
+    """The law with a mass between 1e-3 and 1e-11, by the prefix, moved from its likeliest token to the two others."""
+    moved = NEAR[(len(prefix) + sum(prefix)) % len(NEAR)] * np.array([1.0, 0.6, 0.4])
+    changed = law.copy()
+    changed[np.argsort(-law, kind="stable")] += moved * [-1.0, 1.0, 1.0]
+    return changed
+
+
 @cache
 def pairs() -> dict[str, Pair]:
-    """Full history, Markov, zeros and overrated, by name."""
+    """Full history, Markov, zeros, overrated, near and wide, by name."""
     full = Pair(
         "full_history",
         TableModel(lambda prefix: _from_prefix(1, 1.0, prefix), vocab_size=VOCAB, eos_token_ids=(EOS,)),
@@ -89,4 +101,12 @@ def pairs() -> dict[str, Pair]:
         full.target,
         TableModel(lambda prefix: _overrating(full.target.law(prefix), prefix), vocab_size=VOCAB),
     )
-    return {pair.name: pair for pair in (full, markov, zeros, overrated)}
+    near = Pair(
+        "near", full.target, TableModel(lambda prefix: _nearly(full.target.law(prefix), prefix), vocab_size=VOCAB)
+    )
+    wide = Pair(
+        "wide",
+        TableModel(lambda prefix: _from_prefix(1, 0.7, prefix, WIDE), vocab_size=WIDE, eos_token_ids=(EOS,)),
+        TableModel(lambda prefix: _from_prefix(2, 0.7, prefix, WIDE), vocab_size=WIDE),
+    )
+    return {pair.name: pair for pair in (full, markov, zeros, overrated, near, wide)}

@@ -14,7 +14,10 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import TypeVar
 
+from array_api_compat import array_namespace, device
+
 from draftproof.core.chance import Purpose, Scalar
+from draftproof.core.laws import in_memory
 from draftproof.core.records import Array
 from draftproof.errors import KeyRepeatedError
 
@@ -60,7 +63,7 @@ class EnumeratingChance:
         return self._choose((float(probability),), None, purpose, node) == 0
 
     def draw(self, law: Array, purpose: Purpose, node: int) -> Scalar:
-        return self._choose(*_running_sums(tuple(law.tolist())), purpose, node)
+        return _beside(law, self._choose(*_running_sums(tuple(law.tolist())), purpose, node))
 
     def draw_draft(self, law: Array, node: int, depth: int) -> Scalar:
         return self.draw(law, Purpose.DRAFT, node)
@@ -70,11 +73,12 @@ class EnumeratingChance:
 
     def first_failure(self, probabilities: Array, purpose: Purpose) -> Scalar:
         values = probabilities.tolist()
-        return next((i for i, p in enumerate(values) if not self.bernoulli(p, purpose, i)), len(values))
+        stop = next((i for i, p in enumerate(values) if not self.bernoulli(p, purpose, i)), len(values))
+        return _beside(probabilities, stop)
 
     def last_success(self, probabilities: Array, purpose: Purpose) -> Scalar:
         values = probabilities.tolist()
-        return max((i + 1 for i, p in enumerate(values) if self.bernoulli(p, purpose, i)), default=0)
+        return _beside(probabilities, max((i + 1 for i, p in enumerate(values) if self.bernoulli(p, purpose, i)), default=0))
 
     def _choose(self, bounds: tuple[float, ...], last: int | None, purpose: Purpose, node: int) -> int:
         """Which of the intervals cut by `bounds` the keyed uniform falls into; the rest of [0, 1) is one more outcome."""
@@ -91,6 +95,12 @@ class EnumeratingChance:
         self.known[key] = (left, right)
         self.taken.append(choice)
         return choice
+
+
+def _beside(array: Array, choice: int) -> Scalar:
+    """`choice` as `KeyedChance` gives it: an int for what lies in a CPU's memory, else a 0-d array where `array` lies, so that
+    rules take the very branches they take on an accelerator."""
+    return choice if in_memory(array) else array_namespace(array).asarray(choice, device=device(array))
 
 
 @lru_cache(maxsize=1 << 16)

@@ -63,8 +63,9 @@ def division_factor(target: Array, drafted: Array, k: int) -> float:
             high = middle
         else:
             low = middle
+    step = 1e-15
     while high < k and not _fits(target, drafted, high, k):  # the parts were summed in another order
-        high *= 1.0 + 1e-15
+        high, step = high * (1.0 + step), 2.0 * step
     return high
 
 

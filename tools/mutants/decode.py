@@ -1,0 +1,3 @@
+"""x"""
+from mutants.fault import Fault
+DECODE: tuple[Fault, ...] = ()
