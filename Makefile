@@ -13,7 +13,7 @@ TORCH := $(shell grep '^torch==' requirements/ci.txt)
 TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test proof check lint types imports sizes format bench docs clean
+.PHONY: help setup demo test proof mutants check lint types imports sizes format bench docs clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -41,6 +41,9 @@ test: $(STAMP)  ## run the test suite (no downloads, under ten minutes on two co
 
 proof: $(STAMP)  ## sum the exact law of the whole decode loop over the full product of cases
 	$(TEST_ENV) $(BIN)/python -m pytest tests/exact -n $(WORKERS) -m proof
+
+mutants: $(STAMP)  ## plant faults in a copy of the package, one at a time, and see that tests fail (resumable)
+	$(TEST_ENV) PYTHONPATH=tools $(BIN)/python -m mutants --workers $(WORKERS)
 
 check: lint types imports sizes docs  ## formatting, lint, types, the direction of imports, sizes, and the pages
 

@@ -4,9 +4,11 @@ law."""
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 from scipy.stats import chi2
 
+from draftproof.core import coupled
 from draftproof.core.chance import Purpose, stream_key, threefry2x32
 from draftproof.core.coupled import CoupledChance, gumbel_draw, noise_uniforms, threefry_words
 
@@ -29,6 +31,14 @@ def test_uniforms_never_reach_an_end_and_are_the_same_bits():
     assert uniforms.max() < 1
     assert len(set(uniforms.tolist())) == len(tokens)
     assert noise_uniforms(KEY, 7, torch.arange(50_000)).tolist() == uniforms.tolist()
+
+
+@pytest.mark.parametrize("word", [0, 2**32 - 1])
+def test_uniforms_of_extreme_words_are_no_ends_either(word, monkeypatch):
+    monkeypatch.setattr(coupled, "threefry_words", lambda key, first, second: (second * 0 + word, second * 0 + word))
+    uniform = float(noise_uniforms(KEY, 7, np.arange(1))[0])
+    assert 0 < uniform < 1
+    assert np.isfinite(np.log(-np.log(uniform)))
 
 
 def test_noise_depends_on_position_token_seed_and_sample():

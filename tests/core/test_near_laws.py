@@ -1,7 +1,7 @@
 """Laws that nearly agree, nearly share nothing, or nearly sum to 1: what is left over is small, and must not be thrown away.
 
-A round's law is summed over every outcome and must be the target's to 1e-14, so a threshold on a mass shows wherever it is above
-the masses tried here."""
+A round's law is summed over every outcome and must be the target's to 1e-14, so a threshold on a mass shows wherever it is
+above the masses tried here."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from draftproof.drafters.builder import DraftBuilder
 from one_round import normalised, tv_of_round
 
 MASSES = (1e-3, 1e-4, 1e-6, 1e-8, 1e-10, 1e-12)
-CHAINS = [(name, selection) for name, rule in LOSSLESS.items() for selection in ("iid", "fixed") if selection in rule.selections]
+CHAINS = [
+    (name, selection) for name, rule in LOSSLESS.items() for selection in ("iid", "fixed") if selection in rule.selections
+]
 EXACT = 1e-14
 
 

@@ -56,6 +56,14 @@ def test_suppressed_tokens_and_bad_words_have_no_probability_on_drafted_rows() -
     assert not laws.forbids(5, prompt, (9,))
 
 
+def test_a_bad_word_of_three_tokens_ends_after_its_first_two_alone() -> None:
+    laws = pipeline(10, bad_words_ids=[[3, 4, 5]])
+    paths = [(), (4,), (3, 4), (3,), (9, 4)]
+    assert (laws.laws(np.zeros((5, 10)), [1, 2], paths)[:, 5] == 0).tolist() == [False, False, True, False, False]
+    assert [laws.forbids(5, [1, 2], path) for path in paths] == [False, False, True, False, False]
+    assert laws.forbids(5, [1, 3], (4,)) and not laws.forbids(5, [3, 1], (4,))
+
+
 # ---- forbids ----
 
 

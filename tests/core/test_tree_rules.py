@@ -157,6 +157,12 @@ def test_typical_is_lossy_and_says_so():
     assert verdict.path == (1, 2)
 
 
+def test_typical_keeps_the_earliest_of_equally_long_paths():
+    flat = np.full(4, 0.25)
+    verdict = RULES["typical"].verify(Draft((0, 1, 2, 3), (-1, -1, 0, 1)), Rows(flat), KeyedChance(stream_key(0, 0), 4))
+    assert verdict.path == (0, 2)
+
+
 def test_every_pair_of_a_slice_is_exact_at_length_one_more():
     """The horizon of a tree's proof reaches one token past its deepest node, so that the bonus is in it."""
     case = tree_case(("traversal", "without_replacement"), "plain", "lopsided", "overrated")

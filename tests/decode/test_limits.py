@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-import os
+import tracemalloc
 
 import pytest
 import torch
@@ -108,19 +108,20 @@ def test_lists_of_prompts_give_lists_of_results():
     assert both[0].prompt_token_ids == (1, 2)
 
 
-def _resident_bytes() -> int:
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-def _live_tensors() -> int:
+def _ours() -> tuple[int, int, int]:
+    """Tensors that live, the bytes they hold, and objects of this package."""
     gc.collect()
-    return sum(1 for item in gc.get_objects() if issubclass(type(item), torch.Tensor))
+    objects = gc.get_objects()
+    tensors = [item for item in objects if issubclass(type(item), torch.Tensor)]
+    mine = sum(1 for item in objects if str(type(item).__module__).startswith("draftproof"))
+    return len(tensors), sum(tensor.untyped_storage().nbytes() for tensor in tensors), mine
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="resident memory is read from /proc")
-def test_five_hundred_generations_do_not_grow():
-    """vllm#15506: memory grew while speculation was off. Half of these have it off, some are closed half-way."""
+def test_two_hundred_generations_do_not_grow():
+    """vllm#15506: memory grew while speculation was off. Half of these have it off, some are closed half-way.
+
+    Counted is what Python and torch hold for us, not what the process has: that depends on when the allocator gives pages back,
+    which differed by megabytes on a busy machine."""
     target, draft = llama(torch.float32), llama(torch.float32, num_hidden_layers=1)
     drafted = SpeculativeDecoder(draft, target, speculative_config={"num_speculative_tokens": 4})
     looked_up = SpeculativeDecoder(None, target, speculative_config={"method": "ngram"})
@@ -128,7 +129,7 @@ def test_five_hundred_generations_do_not_grow():
     def once(i: int) -> None:
         made = (drafted, looked_up)[i % 2]
         off = {"num_speculative_tokens": 0} if i % 4 < 2 else {}
-        params = SamplingParams(max_tokens=32, seed=i, **off)
+        params = SamplingParams(max_tokens=8, seed=i, **off)
         if i % 10 == 9:
             stream = made.stream([1 + i % 50, 2, 3], params)
             next(stream)
@@ -136,13 +137,17 @@ def test_five_hundred_generations_do_not_grow():
         else:
             made.generate([1 + i % 50, 2, 3], params)
 
-    for i in range(50):
-        once(i)
-    tensors, resident = _live_tensors(), _resident_bytes()
-    for i in range(500):
-        once(i)
-    assert _live_tensors() == tensors
-    assert _resident_bytes() - resident < 5 * 2**20
+    tracemalloc.start()
+    try:
+        for i in range(60):
+            once(i)
+        held, (traced, _) = _ours(), tracemalloc.get_traced_memory()
+        for i in range(200):
+            once(i)
+        assert _ours() == held
+        assert tracemalloc.get_traced_memory()[0] - traced < 200 * 100, "a hundred bytes a generation: less than one record"
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("length", [1, 3, 8])

@@ -12,6 +12,7 @@ from draftproof.core.records import Draft
 from draftproof.core.round_costs import RoundCosts
 from draftproof.core.rules import RULES
 from draftproof.core.tree import TreeShape
+from draftproof.decode.methods import drafting_methods
 from draftproof.drafters.auto import Auto
 from draftproof.drafters.builder import DraftBuilder
 from draftproof.drafters.draft_model import DraftModel
@@ -94,6 +95,12 @@ def depth(parents):
     for parent in parents:
         depths.append(1 if parent < 0 else 1 + depths[parent])
     return max(depths, default=0)
+
+
+@pytest.mark.parametrize("method", drafting_methods())
+def test_every_method_is_held_to_the_contract(method):
+    made = {drafter().name for drafter in DRAFTERS.values()}
+    assert method in made, f"method {method!r} has no entry in DRAFTERS of tests/drafters/test_contract.py: add one"
 
 
 def test_it_declares_itself(drafter):

@@ -1,4 +1,5 @@
-"""The proof on an accelerator: every array lies on a pretended one, so rules, laws and builder take the branches they take there.
+"""The proof on an accelerator: every array lies on a pretended one, so that rules take the branches they
+take there.
 
 No rule is patched. Chance gives 0-d tensors, as it does on a device, and `match` draws all its rows at once, more than it comes
 to use: keys by position then come again, and what is known of them is followed through."""
@@ -77,4 +78,3 @@ def test_the_enumerator_gives_what_keyed_chance_gives(ask):
             drawn = ask(KeyedChance((1, 2), 3), array)
             assert isinstance(walked, int) == isinstance(drawn, int) == (array.device.type == "cpu")
             assert isinstance(walked, int) or walked.device == drawn.device == FIRST
-

@@ -1,5 +1,5 @@
-"""The same proof through torch float64 in a CPU's memory: the arrays production uses, the rules unchanged. On a device they take
-other branches: see `test_devices.py`."""
+"""The same proof through torch float64 in a CPU's memory: the arrays production uses, the rules unchanged. On a device they
+take other branches: see `test_devices.py`."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from draftproof.plan.acceptance import Judge
 from draftproof.plan.answers import write_answers
 from draftproof.plan.forcing import Text, force
 from draftproof.plan.replay import replay
-from draftproof.plan.rounds import Expected, Trace, autocorrelation, expect, play, trace_of_coins
+from draftproof.plan.rounds import Expected, Trace, autocorrelation, expect, kept_shares, play, trace_of_coins
 
 RNG = np.random.default_rng(5)
 TARGET = RNG.dirichlet(np.full(6, 0.7), size=6)
@@ -47,6 +47,12 @@ def by_hand(trace: Trace, k: int) -> dict[int, float]:
         return found
 
     return go(0)
+
+
+def test_the_first_round_emits_its_accepted_drafts_and_one_more() -> None:
+    accept = np.array([[0.5, 0.25], [0.9, 0.1], [0.9, 0.1], [0.9, 0.1]])
+    found = expect(Trace(accept, np.full(4, 2), np.full(4, 0.5)), 2)
+    assert found.first_tokens == pytest.approx(1 + 0.5 + 0.5 * 0.25, abs=1e-15)
 
 
 @pytest.mark.parametrize("k", [0, 1, 2, 3])
@@ -163,3 +169,9 @@ def test_all_outcomes_agree_for_every_small_trace() -> None:
     for bits in itertools.product((0.0, 0.5, 1.0), repeat=3):
         trace = trace_of_coins(bits, bits, 2)
         assert expect(trace, 2).num_rounds == pytest.approx(sum(r * c for r, c in by_hand(trace, 2).items()), abs=1e-12)
+
+
+def test_a_later_ratio_does_not_make_up_for_an_earlier_one() -> None:
+    """Of `block`: what is kept up to i has the smallest running product so far, 0.5 here, though the next one is 1."""
+    kept = kept_shares(np.array([[0.5, 2.0, 0.5], [2.0, 0.25, 3.0]]))
+    np.testing.assert_allclose(kept, [[0.5, 1.0, 1.0], [1.0, 0.5, 1.0]], atol=1e-15)

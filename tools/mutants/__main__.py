@@ -90,10 +90,18 @@ def _report(found: dict[Fault, Found], as_json: bool) -> int:
     too_many = excused > MOST_SURVIVING * len(FAULTS)
     if as_json:
         print(
-            json.dumps({"faults": len(found), "caught": len(found) - len(survived) - len(broken)} | {
-                kind: [fault.name for fault in faults]
-                for kind, faults in (("survived", survived), ("without a reason", unseen), ("stale", stale), ("broken", broken))
-            })
+            json.dumps(
+                {"faults": len(found), "caught": len(found) - len(survived) - len(broken)}
+                | {
+                    kind: [fault.name for fault in faults]
+                    for kind, faults in (
+                        ("survived", survived),
+                        ("without a reason", unseen),
+                        ("stale", stale),
+                        ("broken", broken),
+                    )
+                }
+            )
         )
     else:
         for said, faults in (("SURVIVED", unseen), ("CAUGHT AFTER ALL, take its reason away", stale), ("NOT RUN", broken)):
@@ -102,7 +110,9 @@ def _report(found: dict[Fault, Found], as_json: bool) -> int:
         for fault in survived:
             if fault.survives:
                 print(f"survives: {fault.name}: {fault.survives}")
-        print(f"{len(found)} faults planted, {len(found) - len(survived) - len(broken)} caught, {excused} survive with a reason")
+        print(
+            f"{len(found)} faults planted, {len(found) - len(survived) - len(broken)} caught, {excused} survive with a reason"
+        )
         if too_many:
             print("more than one in twenty survives")
     return 1 if unseen or stale or broken or too_many else 0

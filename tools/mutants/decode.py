@@ -1,3 +1,226 @@
-"""x"""
+"""Faults of the decode loop: the round, its laws, stopping, batches, lengths."""
+
+from __future__ import annotations
+
 from mutants.fault import Fault
-DECODE: tuple[Fault, ...] = ()
+
+BATCH = ("decode/test_batch.py",)
+STOPPING = ("decode/test_stopping.py",)
+LENGTHS = ("decode/test_auto_off.py", "decode/test_live_lengths.py", "exact/test_lengths.py")
+
+DECODE: tuple[Fault, ...] = (
+    Fault(
+        "decode/target_laws.py",
+        "way = (ROOT, *path)",
+        "way = (ROOT, *path[:-1])",
+        "the last row of the accepted path is not checked",
+        ("decode/test_target_laws.py",),
+    ),
+    Fault(
+        "decode/target_laws.py",
+        "way = (ROOT, *path)",
+        "way = path",
+        "the first row is not checked",
+        ("decode/test_target_laws.py",),
+    ),
+    Fault(
+        "decode/target_laws.py",
+        "path = self._draft.tokens_to(node)\n            self._rows[node] =",
+        "path = self._draft.tokens_to(node)[:-1]\n            self._rows[node] =",
+        "a row's history lacks the drafted token before it",
+        ("decode/test_parameters.py", "decode/test_trees.py"),
+    ),
+    Fault(
+        "decode/batch.py",
+        "            if turn.step is not None and turn.step.session.length > turn.length:\n",
+        "            if turn.step is None:\n",
+        "a shared pass is done again by halves without rolling back",
+        ("decode/test_halves.py",),
+    ),
+    Fault(
+        "decode/batch.py",
+        "return [*_extend(model, turns[:half]), *_extend(model, turns[half:])]",
+        "return [*_extend(model, turns[half:]), *_extend(model, turns[:half])]",
+        "the halves of a shared pass come back in the wrong order",
+        ("decode/test_halves.py",),
+    ),
+    Fault(
+        "decode/batch.py",
+        "length = min(schedule(size), sample.num_speculative_tokens)",
+        "length = schedule(size)",
+        "a schedule drafts more than a row asked for",
+        ("decode/test_batch.py", "plan/test_schedule.py"),
+    ),
+    Fault(
+        "decode/batch.py",
+        "chosen = [turn for turn in waiting if not turn.reads_target] or waiting",
+        "chosen = waiting[:1]",
+        "passes of a batch are not joined",
+        BATCH,
+    ),
+    Fault(
+        "decode/rows.py",
+        "while waiting and len(batch.samples) < batch_size:",
+        "while waiting and len(batch.samples) <= batch_size:",
+        "a batch holds one row too many",
+        BATCH,
+    ),
+    Fault(
+        "decode/rows.py",
+        "session = self._fork(source, len(prompt) - 1)",
+        "session = self._fork(source, len(prompt) - 2)",
+        "a forked session has read one token less",
+        BATCH,
+        survives="nothing but time is lost: the row reads the token again with its first pass",
+    ),
+    Fault(
+        "decode/schedule.py",
+        "if first <= batch_size <= last)",
+        "if first <= batch_size < last)",
+        "a schedule's last size belongs to the next entry",
+        ("decode/test_batch.py", "plan/test_schedule.py"),
+    ),
+    # the round
+    Fault(
+        "decode/generation.py",
+        "longest = min(self.num_speculative_tokens, self.stopper.remaining - 1)",
+        "longest = self.num_speculative_tokens",
+        "drafts go on past the end of the text",
+        ("drafters/test_contract.py",),
+    ),
+    Fault(
+        "decode/generation.py",
+        "if self.stopper.push(token) or node is None:",
+        "if (self.stopper.push(token) and node is None) or node is None:",
+        "an end inside an accepted block does not end the text",
+        STOPPING,
+    ),
+    Fault(
+        "decode/generation.py",
+        "self.session.keep((*range(len(unread)), *(len(unread) + node for node in verdict.path[:num_accepted])))",
+        "self.session.keep((*range(len(unread)), *(len(unread) + node for node in range(num_accepted))))",
+        "the session keeps the first nodes of a tree, not the accepted ones",
+        ("decode/test_trees.py",),
+    ),
+    Fault(
+        "decode/generation.py",
+        "            row = node + 1\n",
+        "            row += 1\n",
+        "log-probabilities of a tree are read from the wrong rows",
+        ("decode/test_logprobs.py", "decode/test_trees.py"),
+    ),
+    Fault(
+        "decode/generation.py",
+        "return min(self.max_nodes, limit - len(self.context))",
+        "return self.max_nodes",
+        "a tree outgrows the target's context",
+        ("drafters/test_contract.py",),
+    ),
+    Fault(
+        "decode/generation.py",
+        "parents = (*range(-1, first), *(first + 1 + parent for parent in draft.parents), *roots)",
+        "parents = (*range(-1, first), *(first + parent for parent in draft.parents), *roots)",
+        "the nodes of a tree hang one token too high",
+        ("decode/test_trees.py",),
+    ),
+    Fault(
+        "decode/generation.py",
+        "hidden={layer: states[kept] for layer, states in output.hidden.items()},",
+        "hidden={layer: states[: len(kept)] for layer, states in output.hidden.items()},",
+        "a drafter is shown the states of rejected nodes",
+        ("drafters/test_heads.py", "drafters/test_contract.py"),
+    ),
+    Fault(
+        "decode/generation.py",
+        "top_ids=None if top is None else top[:num_rows],",
+        "top_ids=None if top is None else top[1:num_rows],",
+        "a drafter is shown the best tokens of the next row",
+        ("drafters/test_recycling.py", "drafters/test_lookahead.py"),
+    ),
+    # stopping
+    Fault(
+        "decode/stopping.py",
+        "may_stop = self.count >= self._min_tokens",
+        "may_stop = self.count > self._min_tokens",
+        "the text cannot end at min_tokens",
+        (*STOPPING, "exact/test_heads.py"),
+    ),
+    Fault(
+        "decode/stopping.py",
+        "max(0, text_before - len(stop) + 1)",
+        "text_before",
+        "a stop string that spans two tokens is not seen",
+        STOPPING,
+    ),
+    Fault(
+        "decode/stopping.py",
+        "end, start, stop = min(hits)",
+        "end, start, stop = max(hits)",
+        "of two stop strings the later one cuts the text",
+        STOPPING,
+    ),
+    Fault(
+        "decode/stopping.py",
+        "if self.finish is None and self.count >= self._limit:",
+        "if self.finish is None and self.count > self._limit:",
+        "the text is a token longer than max_tokens",
+        STOPPING,
+    ),
+    Fault(
+        "decode/samples.py",
+        "shown = token_ids[:-1] if stopper.hides_last else token_ids",
+        "shown = token_ids",
+        "the text of the token that stopped it is shown",
+        STOPPING,
+    ),
+    Fault(
+        "decode/samples.py",
+        "longest = max((len(stop) - 1 for stop in stop_strings), default=0)",
+        "longest = max((len(stop) - 2 for stop in stop_strings), default=0)",
+        "all but the last letter of a stop string is streamed",
+        STOPPING,
+    ),
+    Fault(
+        "decode/logprobs.py",
+        "rank = 1 + int(xp.sum(xp.astype(logprobs > own, xp.int64)))",
+        "rank = int(xp.sum(xp.astype(logprobs >= own, xp.int64)))",
+        "of two equally likely tokens none has the better rank",
+        ("decode/test_logprobs.py",),
+    ),
+    Fault(
+        "decode/statistics.py",
+        "accepted.update(range(record.num_accepted_tokens))",
+        "accepted.update(range(len(record.tokens)))",
+        "bonus tokens count as accepted drafts",
+        ("decode/test_statistics.py",),
+    ),
+    Fault(
+        "decode/statistics.py",
+        "verify_seconds=sum(r.seconds.verify for r in rounds if not r.reads_prompt),",
+        "verify_seconds=sum(r.seconds.verify for r in rounds),",
+        "reading the prompt counts as verifying",
+        ("decode/test_statistics.py",),
+    ),
+    # lengths
+    Fault(
+        "decode/length.py",
+        "limit = self._plan.drafts - depth",
+        "limit = self._plan.drafts - depth + 1",
+        "a draft is one token longer than planned",
+        LENGTHS,
+    ),
+    Fault(
+        "decode/length.py",
+        "for drafts in range(wanted, 0, -1):",
+        "for drafts in range(wanted, -1, -1):",
+        "a ledger without credit is asked about no draft at all",
+        LENGTHS,
+    ),
+    Fault(
+        "decode/length.py",
+        "self.read = record.start + min(record.num_accepted_tokens, max(_levels(record) - 1, 0))",
+        "self.read = record.start",
+        "a draft model is thought to have read none of the accepted drafts",
+        LENGTHS,
+    ),
+)

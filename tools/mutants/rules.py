@@ -171,7 +171,7 @@ RULES: tuple[Fault, ...] = (
     ),
     Fault(
         "core/rules/k_seq.py",
-        "if not children or draft.selection == \"fixed\":",
+        'if not children or draft.selection == "fixed":',
         "if not children:",
         "fixed candidates are judged by the target's own law",
         TREES,
@@ -258,8 +258,8 @@ RULES: tuple[Fault, ...] = (
     ),
     Fault(
         "core/siblings.py",
-        "others = siblings if draft.selection == \"top_k_plus_one\" else siblings[: siblings.index(child)]",
-        "others = siblings[-2:] if draft.selection == \"top_k_plus_one\" else siblings[: siblings.index(child)]",
+        'others = siblings if draft.selection == "top_k_plus_one" else siblings[: siblings.index(child)]',
+        'others = siblings[-2:] if draft.selection == "top_k_plus_one" else siblings[: siblings.index(child)]',
         "the earlier constants stay in the law of the drawn one",
         TREES,
     ),
@@ -308,8 +308,8 @@ RULES: tuple[Fault, ...] = (
     ),
     Fault(
         "core/laws.py",
-        "index = xp.searchsorted(running, total * uniform, side=\"right\")",
-        "index = xp.searchsorted(running, total * uniform, side=\"left\")",
+        'index = xp.searchsorted(running, total * uniform, side="right")',
+        'index = xp.searchsorted(running, total * uniform, side="left")',
         "on a device a uniform of 0 gives a forbidden first token",
         ("core/test_laws.py", "core/test_device_chance.py"),
     ),

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from draftproof.audit.drafting import likeliest
 from draftproof.audit.exact import PROMPT
+from draftproof.audit.table import TREE_PAIRS
 from draftproof.audit.toys import VOCAB, pairs
 from draftproof.core.bounds import gumbel_acceptance
 from draftproof.core.enumerate import EnumeratingChance, outcomes
@@ -51,7 +52,7 @@ def achieved(rules: Sequence[str] = tuple(LOSSLESS)) -> list[Achieved]:
         for selection in kinds:
             if count == 1 and selection == "without_replacement":
                 continue  # one draft without replacement is one drawn at all
-            cells = [_cell(rule, selection, count, *_laws(name)) for name in pairs()]
+            cells = [_cell(rule, selection, count, *_laws(name)) for name in TREE_PAIRS]
             accepted, most = (float(np.mean(column)) for column in zip(*cells, strict=True))
             found.append(Achieved(name, selection, count, accepted, most))
     return found

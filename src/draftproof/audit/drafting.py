@@ -126,8 +126,8 @@ TREES: dict[str, TreeShape] = {
     "[2,2]-1": TreeShape((-1, -1, 0, 0, 1)),
     "[2,1,1]-1": TreeShape((-1, -1, 0, 1, 2)),
 }
-"""The shapes that rules for trees are proven on; the last two stand for those of six nodes where five are the most. `[3]+1` has one
-node under its third sibling."""
+"""The shapes that rules for trees are proven on; the last two stand for those of six nodes where five are the most. `[3]+1` has
+one node under its third sibling."""
 
 
 def tree_kind(name: str, draft: TableModel, laws: LawPipeline, wrap: Callable[[TableModel], LanguageModel]) -> TreeKind:

@@ -19,8 +19,9 @@ LawOf = Callable[[tuple[int, ...], tuple[int, ...]], Vector]
 class Place:
     """One token a chain may hold, when all that stands before it is given.
 
-    depth: drafted tokens before it. p, q: what target and draft law give it. kept: the weight with which all before it are kept.
-    drawn: the chance that it and all before it are drafted. joint: the product of p/q down to it, capped at 1 at every step."""
+    depth: drafted tokens before it. p, q: what target and draft law give it. kept: the weight with which all before it are
+    kept. drawn: the chance that it and all before it are drafted. joint: the product of p/q down to it, capped at 1 at every
+    step."""
 
     depth: int
     p: float

@@ -18,8 +18,8 @@ from draftproof.core.records import ROOT, Selection
 Law = Callable[[tuple[int, ...]], Vector]
 Places = Callable[[int], tuple[int, ...]]
 Siblings = Callable[[Vector, Vector, int], Vector]
-"""(p, q, k) -> a [k, vocab]: the probability that the child in place j is the accepted one and is token x. p, q: the target's and
-the draft's law [vocab]."""
+"""(p, q, k) -> a [k, vocab]: the probability that the child in place j is the accepted one and is token x. p, q: the laws
+[vocab] of target and draft."""
 
 Tokens = Callable[[Selection, Places, Law, Law, frozenset[int]], float]
 """(selection, children of a node of the shape, target law and draft law after a path, end tokens) -> expected tokens."""

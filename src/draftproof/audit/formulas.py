@@ -45,8 +45,8 @@ class Formula:
     """A rule's expected tokens of a round.
 
     chain: the probability that a token of a chain is kept. siblings: for rules that take trees and walk down them, which child
-    of a node is accepted, by selection. tree: for those that take trees otherwise, the expected tokens themselves. guesses: over
-    fixed guesses given as paths."""
+    of a node is accepted, by selection. tree: for those that take trees otherwise, the expected tokens themselves. guesses:
+    over fixed guesses given as paths."""
 
     chain: Weight
     siblings: dict[Selection, Siblings] | None = None

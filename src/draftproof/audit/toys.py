@@ -1,6 +1,7 @@
 """Pairs of 3-token models to prove rules on: laws that read the whole prefix, a Markov chain, laws with zeros, a draft that
-overrates a single token, so that two siblings can both be worth trying after a rejection, and one that differs from the target by
-next to nothing. And a pair over five tokens, for three siblings and more."""
+overrates a single token, so that two siblings can both be worth trying after a rejection, and one that differs from the
+target by next to nothing. And a pair over five tokens, for three siblings and more.
+"""
 
 from __future__ import annotations
 
@@ -101,9 +102,7 @@ def pairs() -> dict[str, Pair]:
         full.target,
         TableModel(lambda prefix: _overrating(full.target.law(prefix), prefix), vocab_size=VOCAB),
     )
-    near = Pair(
-        "near", full.target, TableModel(lambda prefix: _nearly(full.target.law(prefix), prefix), vocab_size=VOCAB)
-    )
+    near = Pair("near", full.target, TableModel(lambda prefix: _nearly(full.target.law(prefix), prefix), vocab_size=VOCAB))
     wide = Pair(
         "wide",
         TableModel(lambda prefix: _from_prefix(1, 0.7, prefix, WIDE), vocab_size=WIDE, eos_token_ids=(EOS,)),

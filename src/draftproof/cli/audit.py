@@ -56,7 +56,9 @@ def audit(
     rules = [rule] if rule else list(LOSSLESS)
     small = (table.covering, table.tree_covering, table.guessed_covering, cells.other_covering, cells.head_covering)
     large = (table.product, table.tree_product, table.guessed_product, cells.other_product, cells.head_product)
-    cases = [case for part in (*(large if full else small), table.sibling_covering, cells.length_covering) for case in part(rules)]
+    cases = [
+        case for part in (*(large if full else small), table.sibling_covering, cells.length_covering) for case in part(rules)
+    ]
     mutants = [m for m in MUTANTS if rule is None or m.natural == rule]
     with telling() as tell:
         proofs = _told(cells.prove_all(cases, workers), len(cases), "proving cells", tell)

@@ -14,8 +14,8 @@ from draftproof.models.protocol import LanguageModel
 if TYPE_CHECKING:
     from draftproof.decode.config import SpeculativeConfig
 
-SIBLINGS = ("iid", "without_replacement", "top_k_plus_one")
-"""How the children of a node of a sampled tree may come about."""
+SIBLINGS: tuple[Selection, ...] = ("without_replacement", "iid", "top_k_plus_one")
+"""How the children of a node of a sampled tree may come about, the usual way first."""
 
 
 def draft_model(config: SpeculativeConfig, parts: Parts) -> Drafter:
@@ -66,10 +66,14 @@ def _by_a_slice(config: SpeculativeConfig, model: LanguageModel) -> Drafter:
 
 
 def siblings(config: SpeculativeConfig) -> Selection:
-    """How sampled siblings come about: as asked, else as the rule needs it. A chain's one child is drawn in any case."""
+    """How sampled siblings come about: as asked, else the usual way, or the next one that the rule verifies. A chain's one
+    child is drawn in any case."""
+    from draftproof.core.rules import RULES
+
     asked: Selection | None = None if config.shape is None else config.option("tree_selection")
-    wanted: dict[str | None, Selection] = {"k_seq": "iid", "greedy_k": "top_k_plus_one"}
-    return asked or wanted.get(config.rule_name, "iid" if config.shape is None else "without_replacement")
+    usual = SIBLINGS if config.shape is not None else ("iid", *SIBLINGS)
+    rule = RULES.get(config.rule_name or "")
+    return asked if asked else next((kind for kind in usual if rule is None or kind in rule.selections), usual[0])
 
 
 DRAFT_SAMPLE_METHOD = Option(

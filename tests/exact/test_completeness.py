@@ -1,0 +1,101 @@
+"""Nothing escapes the proof: a drafter or a rule that has no cell of its own is named here, with what to add and where."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from functools import cache
+
+import pytest
+
+from draftproof import drafters
+from draftproof.audit import cells, heads, others, table
+from draftproof.audit.cells import harness_of
+from draftproof.audit.formulas import formula_of, tree_formula
+from draftproof.core import rules
+from draftproof.core.rules import LOSSLESS, RULES
+from draftproof.decode.methods import drafting_methods
+
+A_CELL = (
+    "add a Kind with this drafter to kinds() in src/draftproof/audit/drafting.py (drafts of the context alone), to "
+    "guessed_kinds() in src/draftproof/audit/guessing.py (trees out of a store), or to KINDS in src/draftproof/audit/others.py "
+    "(drafts that depend on rounds before) or src/draftproof/audit/heads.py (docs/add_a_drafter.md)"
+)
+NO_DRAFTERS = {"builder", "protocol"}
+NO_RULES = {"protocol"}
+
+
+@cache
+def cells_by_draft():
+    """One case of the default proof for every kind of draft in it."""
+    coverings = (table.covering, table.tree_covering, table.guessed_covering, cells.other_covering, cells.head_covering)
+    cases = [case for covering in (*coverings, cells.length_covering) for case in covering()]
+    return {case.draft: case for case in [*cases, *heads.head_cases(("plain",))]}
+
+
+@cache
+def proven_drafters():
+    """The drafters that run in those cells."""
+    return tuple(harness_of(case).kind.drafter for case in cells_by_draft().values())
+
+
+@pytest.mark.parametrize("method", drafting_methods())
+def test_every_method_has_a_cell(method):
+    names = {drafter.name for drafter in proven_drafters()}
+    assert method in names, f"method {method!r} is not in the proof: {A_CELL}"
+
+
+@pytest.mark.parametrize("module", [m.name for m in pkgutil.iter_modules(drafters.__path__) if not m.ispkg])
+def test_every_drafter_has_a_cell(module):
+    proven = {type(drafter).__module__ for drafter in proven_drafters()}
+    if module not in NO_DRAFTERS:
+        assert f"draftproof.drafters.{module}" in proven, f"src/draftproof/drafters/{module}.py is not in the proof: {A_CELL}"
+
+
+@pytest.mark.parametrize("module", [m.name for m in pkgutil.iter_modules(rules.__path__)])
+def test_every_rule_is_known(module):
+    found = importlib.import_module(f"draftproof.core.rules.{module}")
+    classes = [kind for kind in vars(found).values() if isinstance(kind, type) and kind.__module__ == found.__name__]
+    known = {type(rule) for rule in RULES.values()}
+    if module not in NO_RULES:
+        assert known.intersection(classes), (
+            f"src/draftproof/core/rules/{module}.py is no rule of the proof: add it to LOSSLESS in "
+            "src/draftproof/core/rules/__init__.py (docs/add_a_rule.md)"
+        )
+
+
+@pytest.mark.parametrize("rule", LOSSLESS)
+def test_every_rule_has_its_expected_length(rule):
+    formula_of(rule)
+    for selection in sorted(LOSSLESS[rule].selections) if LOSSLESS[rule].trees else ():
+        tree_formula(rule, selection)
+
+
+@pytest.mark.parametrize("rule", LOSSLESS)
+def test_every_rule_meets_every_selection_it_declares(rule):
+    chains = {case.draft for case in table.covering([rule])}
+    siblings = {case.draft.split()[0] for case in (*table.tree_covering([rule]), *table.sibling_covering([rule]))}
+    met = siblings | ({"iid", "fixed"} if chains else set())
+    missing = LOSSLESS[rule].selections - met
+    assert not missing, f"rule {rule!r} is not proven on {', '.join(sorted(missing))} drafts: see the tables in audit/table.py"
+
+
+def test_what_is_missing_is_named(monkeypatch):
+    """The sentences themselves, by taking something away."""
+    from draftproof.audit import formulas
+    from draftproof.errors import UsageError
+
+    monkeypatch.delitem(formulas.FORMULAS, "block")
+    with pytest.raises(UsageError, match="'block' has no expected length .* FORMULAS in src/draftproof/audit/formulas.py"):
+        formula_of("block")
+    with pytest.raises(UsageError, match="'token' has no expected length for iid siblings"):
+        tree_formula("token", "iid")
+    monkeypatch.delitem(others.KINDS, "recycling")
+    cells_by_draft.cache_clear()
+    proven_drafters.cache_clear()
+    try:
+        with pytest.raises(AssertionError, match="method 'recycling' is not in the proof: add a Kind"):
+            test_every_method_has_a_cell("recycling")
+    finally:
+        cells_by_draft.cache_clear()
+        proven_drafters.cache_clear()
