@@ -223,7 +223,10 @@ def test_a_line_has_the_options_of_its_chat(thinking: Path, tools: Path, tmp_pat
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        ({"messages": [{"role": "system", "content": "x"}]}, "line 2: the model's chat template refuses this chat: System role"),
+        (
+            {"messages": [{"role": "system", "content": "x"}]},
+            "line 2: the model's chat template refuses this chat: System role",
+        ),
         ({"messages": [{"role": "user", "content": "x"}], "tools": []}, "line 2: tools is []"),
         ({"prompt_token_ids": [3], "tools": [{}]}, "line 2: tools is of a chat"),
         ({"messages": [{"role": "user"}]}, "line 2: chat message 0 needs"),

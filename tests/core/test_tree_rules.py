@@ -134,7 +134,19 @@ def test_children_are_drawn_at_once_and_nothing_can_be_taken_back():
     public = {name for name in dir(builder) if not name.startswith("_")}
     assert public == {
         *("beside", "build", "draw", "draw_children", "ends_text", "go_on", "guess", "invalid_law", "newest", "nodes_to"),
-        *("note", "notes", "num_invalid_laws", "num_nodes", "parent", "path", "read_beside", "room", "room_under", "token", "weighs_laws"),
+        *(
+            "note",
+            "notes",
+            "num_invalid_laws",
+            "num_nodes",
+            "parent",
+            "path",
+            "read_beside",
+            "room",
+            "room_under",
+            "token",
+            "weighs_laws",
+        ),
     }
 
 

@@ -22,7 +22,10 @@ PROMPT = [1, END, 0, 1, 1]
 TARGET = TableModel([[0.4, 0.3, 0.3]] * 3, eos_token_ids=[END])
 DRAFT = TableModel([[0.4, 0.2, 0.4]] * 3)
 SETTINGS = [
-    *({"num_speculative_tokens": 2, "rule": rule} for rule in ("match", "token", "block", "rrs", "traversal", "gumbel", "k_seq")),
+    *(
+        {"num_speculative_tokens": 2, "rule": rule}
+        for rule in ("match", "token", "block", "rrs", "traversal", "gumbel", "k_seq")
+    ),
     {"tree": "2,1", "tree_selection": "iid", "rule": "k_seq"},
     {"tree": "2,1", "tree_selection": "without_replacement", "rule": "traversal"},
     {"tree": "2,1", "tree_selection": "top_k_plus_one", "rule": "greedy_k"},

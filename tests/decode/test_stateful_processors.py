@@ -138,7 +138,9 @@ def test_the_text_is_plain_decodings(setting, make):
         for _ in range(2):
             processor = make()
             assert made.generate(PROMPT, params(logits_processors=[processor])).token_ids == plain.token_ids
-            assert {**vars(processor), "lock": 0} == {**vars(make()), "lock": 0}, "what the caller gave was called or written to"
+            assert {**vars(processor), "lock": 0} == {**vars(make()), "lock": 0}, (
+                "what the caller gave was called or written to"
+            )
 
 
 @pytest.mark.parametrize("rule", ["token", "block", "traversal"])
@@ -154,7 +156,9 @@ def test_every_sample_row_and_warper_has_states_of_its_own():
     made = SpeculativeDecoder(DRAFT, TARGET, speculative_config={"num_speculative_tokens": 3, "rule": "match"})
     params = partial(SamplingParams, max_tokens=10)
     alone = [made.plain.generate(PROMPT, params(seed=seed, logits_processors=[Budget()])).token_ids for seed in (1, 2)]
-    together = made.generate([PROMPT, PROMPT], [params(seed=seed, logits_processors=[one]) for seed in (1, 2) for one in [Budget()]])
+    together = made.generate(
+        [PROMPT, PROMPT], [params(seed=seed, logits_processors=[one]) for seed in (1, 2) for one in [Budget()]]
+    )
     assert [result.token_ids for result in together] == alone
     shared = Budget()
     several = made.generate(PROMPT, params(seed=1, n=2, logits_warpers=[shared])).outputs

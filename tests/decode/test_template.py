@@ -20,7 +20,9 @@ THINKS = (
     "{% if add_generation_prompt %}<assistant>{% if enable_thinking is defined and not enable_thinking %}<think/>{% endif %}"
     "{% endif %}"
 )
-PLAIN = "{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}<|end|>{% endfor %}{% if add_generation_prompt %}<a>{% endif %}"
+PLAIN = (
+    "{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}<|end|>{% endfor %}{% if add_generation_prompt %}<a>{% endif %}"
+)
 ADDS = PLAIN.replace("{{ m['content'] }}", "{{ '' + m['content'] }}")
 NO_SYSTEM = "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}" + PLAIN
 LADDER = "{% for m in messages %}{% if m.role in ['user', 'assistant'] %}{{ m.content }}{% endif %}{% endfor %}"
@@ -47,7 +49,11 @@ def rendered(template: str, *messages: Any, **options: Any) -> str:
         ([USER], {"tools": TOOLS}, "[weather]<user>Hi<|end|><assistant>"),
         ([USER], {"chat_template_kwargs": {"enable_thinking": False}}, "<user>Hi<|end|><assistant><think/>"),
         ([USER], {"add_generation_prompt": False}, "<user>Hi<|end|>"),
-        ([USER, {"role": "assistant", "content": "Sure:"}], {"continue_final_message": True}, "<user>Hi<|end|><assistant>Sure:"),
+        (
+            [USER, {"role": "assistant", "content": "Sure:"}],
+            {"continue_final_message": True},
+            "<user>Hi<|end|><assistant>Sure:",
+        ),
         ([USER, CALL], {}, '<user>Hi<|end|><assistant>!weather{"at": "Bonn"}<|end|><assistant>'),
         ([USER, {"role": "tool", "content": "9"}], {}, "<user>Hi<|end|><tool>9<|end|><assistant>"),
     ],

@@ -32,8 +32,8 @@ Path = Sequence[int]
 class LawPipeline:
     """The laws of one request's next tokens. Made once a request; not for use by two threads at once.
 
-    greedy: temperature is 0, every law is one-hot. reads_history: the law of a row depends on the tokens before it. follows: the
-    target's pipeline, for that of a drafter: the states of logits processors are its own.
+    greedy: temperature is 0, every law is one-hot. reads_history: the law of a row depends on the tokens before it. follows:
+    the target's pipeline, for that of a drafter: the states of logits processors are its own.
     UsageError when a token id of `params` is outside the vocabulary, no token is left, or bad words are not resolved."""
 
     def __init__(
@@ -50,8 +50,9 @@ class LawPipeline:
         self.greedy = params.temperature == 0
         self._penalties = Penalties(params, num_prompt_tokens, vocab_size)
         self._bans = Bans(params, num_prompt_tokens, vocab_size, self.eos_token_ids)
-        self._processors = Processors(params.logits_processors, follows and follows._processors)
-        self._warpers = Processors(() if self.greedy else params.logits_warpers, follows and follows._warpers)
+        leader, leading_warpers = (None, None) if follows is None else (follows._processors, follows._warpers)
+        self._processors: Processors = Processors(params.logits_processors, leader)
+        self._warpers: Processors = Processors(() if self.greedy else params.logits_warpers, leading_warpers)
         self._truncation = Truncation.of(params, vocab_size)
         self._edits = self._bans.biased or self._bans.active or self._penalties.active or bool(self._processors)
         self.reads_history = self._bans.reads_history or self._penalties.active or bool(self._processors) or bool(self._warpers)

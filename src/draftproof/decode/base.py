@@ -231,9 +231,7 @@ class Decoder:
 
     def _with_forks(self, ids: Sequence[int], params: SamplingParams) -> SamplingParams:
         """The parameters, logits processors with a state of their own marked to be copied along drafts, or refused."""
-        fork = partial(
-            with_forks, prompt=ids, vocab_size=self.target.vocab_size, device=getattr(self.target, "device", None)
-        )
+        fork = partial(with_forks, prompt=ids, vocab_size=self.target.vocab_size, device=getattr(self.target, "device", None))
         processors, warpers = fork(params.logits_processors), fork(params.logits_warpers)
         return replace(params, logits_processors=processors, logits_warpers=warpers) if processors or warpers else params
 
