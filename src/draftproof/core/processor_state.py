@@ -1,11 +1,11 @@
 """Logits processors that keep a state of their own: found before any work, copied along drafted paths, or refused.
 
-Verification asks for rows that plain decoding never meets, and drafters ask too, so a processor that counts its calls or moves
-a matcher on would be led astray. Each is tried on a copy: called twice on the prompt, on a longer text, and on the prompt again.
-One that gives the same scores and whose attributes stay as they are is a function, and is used as it is. Any other is taken as
-`Forked` if copies of it, called once for each token of a text, give the same scores whatever other copies were asked; else it
-is refused. What is not seen: a state outside the object, its closure and the globals it names that changes no score in these
-calls.
+Verification asks for rows that plain decoding never meets, and drafters ask too, so a processor that counts its calls or
+moves a matcher on would be led astray. Each is tried on a copy: called twice on the prompt, on a longer text, and on the
+prompt again. One that gives the same scores and whose attributes stay as they are is a function, and is used as it is. Any
+other is taken as `Forked` if copies of it, called once for each token of a text, give the same scores whatever other copies
+were asked; else it is refused. What is not seen: a state outside the object, its closure and the globals it names that
+changes no score in these calls.
 """
 
 from __future__ import annotations
