@@ -60,11 +60,11 @@ def test_text_is_one_prompt_or_as_many_as_separators_make(tmp_path: Path) -> Non
             "line 2 has no text under 'prompt', 'messages' or 'turns'; its keys: text",
         ),
         ('{"prompt": "x"}\n\n[1]\n', "a.jsonl", "line 3 is a list"),
-        ('{"messages": [{"role": "user"}]}\n', "a.jsonl", "line 1: 'messages' must be"),
+        ('{"messages": [{"role": "user"}]}\n', "a.jsonl", "line 1: chat message 0 needs the keys"),
         ('{"prompt": ""}\n', "a.jsonl", "line 1 has no text"),
         ('{"prompt": "x", "answer": 3}\n', "a.jsonl", "line 1: 'answer' must be text"),
         ('{"turns": ["x", 3]}\n', "a.jsonl", "line 1: 'turns' must be a list of texts"),
-        ('{"messages": []}\n', "a.jsonl", "line 1: 'messages' must be"),
+        ('{"messages": []}\n', "a.jsonl", "line 1: 'messages' is a non-empty list"),
         ("[" * 100_000, "a.jsonl", "line 1 is not JSON"),
     ],
 )

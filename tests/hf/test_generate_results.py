@@ -26,6 +26,7 @@ from draftproof.heads.target import target_view
 from draftproof.hf.request import rows
 from draftproof.models.hf import HFModel
 from hf_calls import prompts
+from tokenizers_in_code import byte_level, sentencepiece
 
 # What comes back, and what is left behind.
 
@@ -115,6 +116,19 @@ def test_the_same_call_twice_is_the_same(model: Any, draft: Any) -> None:
     )
 
 
+def test_a_drafter_with_another_tokenizer_is_given_with_both_tokenizers() -> None:
+    words, others = byte_level(), sentencepiece()
+    target, draft = tiny.llama(torch.float64, vocab_size=len(words)), tiny.llama(seed=1, vocab_size=len(others))
+    inputs = words("The quick brown fox", return_tensors="pt")
+    options = {"do_sample": False, "max_new_tokens": 12, "pad_token_id": 0, "return_dict_in_generate": True}
+    given = {"drafter": draft, "target_tokenizer": words, "drafter_tokenizer": others}
+    for config in (None, {"heterogeneous_vocab_route": "text", "num_speculative_tokens": 3}):
+        hooked = {"custom_generate": draftproof.hf.generate, "speculative_config": config}
+        ours = target.generate(**inputs, **options, **given, **hooked)
+        assert torch.equal(ours.sequences, target.generate(**inputs, **options).sequences)
+        assert ours.statistics[0].num_draft_tokens > 0
+
+
 # Refusals by name.
 
 
@@ -139,6 +153,15 @@ REFUSED: list[tuple[Callable[[], dict[str, Any]], str]] = [
     (lambda: {"position_ids": torch.arange(6)[None] + 3}, "position_ids"),
     (lambda: {"drafter": "ngramm"}, "'ngramm' is unknown"),
     (lambda: {"drafter": None}, "drafter is None"),
+    (
+        lambda: {"drafter": tiny.llama(), "drafter_tokenizer": byte_level()},
+        "target_tokenizer and drafter_tokenizer go together",
+    ),
+    (lambda: {"target_tokenizer": byte_level(), "drafter_tokenizer": byte_level()}, "beside a transformers model as drafter"),
+    (
+        lambda: {"drafter": tiny.llama(), "speculative_config": {"use_heterogeneous_vocab": True}},
+        "give target_tokenizer= and drafter_tokenizer=",
+    ),
     (lambda: {"drafter": 5}, "int"),
     (lambda: {"drafter": "draft_model"}, "draft_model"),
     (lambda: {"drafter": {"metod": "ngram"}}, "did you mean 'method'"),

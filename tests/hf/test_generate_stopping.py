@@ -73,6 +73,21 @@ def test_stop_strings_through_the_criterion() -> None:
         assert torch.equal(ours, expected) and ours.shape[1] == 6 + 5
 
 
+def test_stop_strings_by_name_are_refused_by_transformers_before_we_are_called(model: Any) -> None:
+    """It takes the tokenizer out of the arguments and forgets it for every custom function: docs/inside_transformers.md says
+    so, and what to give instead. Should this ever pass, the page is to be changed."""
+    called: list[Any] = []
+    stops: dict[str, Any] = {"stop_strings": ["x"], "tokenizer": tiny.word_tokenizer(), "max_new_tokens": 4}
+
+    def ours(*given: Any, tokenizer: Any = None, **more: Any) -> None:
+        called.append(tokenizer)
+
+    for function in (ours, draftproof.hf.generate):
+        with pytest.raises(ValueError, match="could not locate a tokenizer"):
+            model.generate(**prompts(6), **stops, custom_generate=function)
+    assert called == []
+
+
 def test_max_time_ends_a_run(model: Any) -> None:
     options = {"do_sample": False, "max_new_tokens": 60, "custom_generate": draftproof.hf.generate}
     assert model.generate(**prompts(6), max_time=1e-9, **options).shape[1] == 7

@@ -24,7 +24,11 @@ from tiny import llama, word_tokenizer
 @pytest.fixture(scope="module")
 def target():
     tokenizer = word_tokenizer()
-    tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }} {% endfor %}w1"
+    tokenizer.chat_template = (
+        "{% for m in messages %}{% set said = m.role == 'assistant' %}{{ 'w1 ' if said }}{{ m['content'] }} "
+        "{% for call in m.tool_calls %}w50 {{ call.function.name }} {% endfor %}{{ 'w7 w2 ' if said }}{% endfor %}"
+        "{% for tool in tools or [] %}w51 {{ tool.function.name }} {% endfor %}{{ 'w1' if add_generation_prompt }}"
+    )
     return HFModel(llama(eos_token_id=7), tokenizer, name="tiny", check=False)
 
 
@@ -127,6 +131,60 @@ def test_an_answer_of_the_users_own_is_kept_and_long_prompts_are_left_out(target
         write_answers(target, target.tokenizer, [long], writer, HOW)
 
 
+CALLS = {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "w9", "arguments": {}}}]}
+
+
+@pytest.mark.parametrize(
+    ("line", "tokens", "prompt"),
+    [
+        ({"messages": [{"role": "user", "content": "w4"}, {"role": "assistant", "content": "w8"}]}, (4, 1, 8, 7), 2),
+        ({"messages": [{"role": "user", "content": "w4"}, CALLS]}, (4, 1, 50, 9, 7), 2),
+        ({"messages": [{"role": "user", "content": "w4"}], "answer": "w8"}, (4, 1, 8, 7), 2),
+    ],
+)
+def test_a_chat_that_ends_with_the_assistant_is_trained_on_as_its_template_shows_it(target, tmp_path, line, tokens, prompt):
+    """It got a second turn of the assistant, calls were dropped, and `content: null` was the word None. What the template puts
+    behind the end token is left out: the model never writes it."""
+    (tmp_path / "prompts.jsonl").write_text(json.dumps(line))
+    writer = TextWriter(tmp_path / "texts", HOW.about(target), 64)
+    assert write_answers(target, target.tokenizer, read_prompts(tmp_path / "prompts.jsonl"), writer, HOW) == 1
+    (text,) = read_texts(tmp_path / "texts")
+    assert (text.tokens, text.prompt) == (tokens, prompt)
+
+
+def test_calls_and_tools_before_the_answer_are_in_the_prompt(target, tmp_path):
+    chat = [{"role": "user", "content": "w4"}, CALLS, {"role": "tool", "content": "w3"}]
+    line = {"messages": chat, "tools": [{"type": "function", "function": {"name": "w9"}}]}
+    file = tmp_path / "prompts.jsonl"
+    file.write_text(json.dumps(line))
+    write_answers(target, target.tokenizer, read_prompts(file), TextWriter(tmp_path / "texts", HOW.about(target), 64), HOW)
+    (text,) = read_texts(tmp_path / "texts")
+    assert text.tokens[: text.prompt] == (4, 1, 50, 9, 7, 2, 3, 51, 9, 1)
+
+
+def test_a_chat_that_the_template_cannot_render_is_refused_with_its_line(target, tmp_path):
+    plain = word_tokenizer()
+    user = {"role": "user", "content": "w4"}
+    file, writer = tmp_path / "prompts.jsonl", TextWriter(tmp_path / "texts", HOW.about(target), 64)
+    for template, line, said in (
+        ("{% for m in messages %}{{ m.content }}{% endfor %}", {"messages": [user, CALLS, user]}, "reads no tool_calls"),
+        ("{{ raise_exception('no system') }}", {"messages": [user]}, "refuses this chat: no system"),
+        (
+            "{% for m in messages %}{{ m.content }} {% endfor %}w1",
+            {"prompt": "w4", "answer": "w5"},
+            "does not show this answer",
+        ),
+    ):
+        plain.chat_template = template
+        file.write_text("\n" + json.dumps(line))
+        with pytest.raises(UsageError, match=f"prompts.jsonl, line 2: .*{said}"):
+            write_answers(target, plain, read_prompts(file), writer, HOW)
+
+
+def test_keys_of_plain_chats_are_those_of_older_folders():
+    assert TrainPrompt.ask("w4 w5", "x").key == "796129be111f8017"
+
+
 def test_shortening_cuts_answers_and_leaves_out_bare_prompts():
     texts = [Text("0", "x", tuple(range(10)), 3), Text("1", "x", tuple(range(10)), 6)]
     assert shortened(texts, 6) == [Text("0", "x", tuple(range(6)), 3)]
@@ -142,15 +200,18 @@ def test_prompt_files(tmp_path):
     one, two = read_prompts(file)
     file.write_text("\ufeff" + file.read_text(encoding="utf-8"), encoding="utf-8")
     assert read_prompts(file) == [one, two], "a mark of byte order is no part of the first line"
-    assert one.chat == [{"role": "user", "content": "one\u2028line"}] and one.source == "s" and one.answer is None
-    assert [message["role"] for message in two.chat] == ["system", "user"] and two.answer == "yes"
+    assert one.messages == ({"role": "user", "content": "one\u2028line"},) and one.source == "s" and one.answer is None
+    assert [message["role"] for message in two.messages] == ["system", "user"] and two.answer == "yes"
     assert one.key != two.key and len(one.key) == 16
     for content, said in (
         ("{", "line 1 is not JSON"),
         ("{}", "either the key 'prompt' or the key 'messages'"),
         ('{"prompt": " "}', "it is a text"),
         ('{"prompt": "x", "answer": 3}', "text to train on"),
-        ('{"messages": [{"role": "user"}]}', "'role' and 'content'"),
+        ('{"messages": [{"role": "user"}]}', "line 1: chat message 0 needs the keys 'role' and 'content'"),
+        ('{"messages": []}', "line 1: 'messages' is a non-empty list"),
+        ('{"prompt": "x", "tools": {}}', "line 1: tools is"),
+        ('{"messages": [{"role": "assistant", "content": "x"}], "answer": "y"}', "line 1: 'messages' ends with the assistant"),
         ("", "holds no prompt"),
     ):
         file.write_text(content)

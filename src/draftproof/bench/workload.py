@@ -11,12 +11,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from draftproof.bench.builtin import BUILTIN
 from draftproof.decode.prompts import Prompt, prompt_ids
+from draftproof.decode.template import OPTION_NAMES, TemplateOptions, check_messages
 from draftproof.errors import UsageError
 
 SEPARATOR = "---"
@@ -25,13 +26,14 @@ SEPARATOR = "---"
 @dataclass(frozen=True)
 class Item:
     """One prompt. workload: its kind, for tables. where: file and line, for messages. answer: a text to plan on, if given.
-    later: what the user says in the turns that follow."""
+    later: what the user says in the turns that follow. chat: options of the chat template, by the names of `TemplateOptions`."""
 
     prompt: Prompt
     workload: str
     where: str
     answer: str | None = None
     later: tuple[str, ...] = ()
+    chat: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -96,9 +98,9 @@ def encode(items: Sequence[Item], tokenizer: Any, vocab_size: int, max_length: i
     for item in items:
         prompt: Any = item.prompt
         if not isinstance(prompt, str) and _is_chat(prompt) and not getattr(tokenizer, "chat_template", None):
-            prompt = prompt[-1]["content"]
+            prompt = str(prompt[-1].get("content") or "")
         try:
-            ids = prompt_ids(prompt, tokenizer, vocab_size)
+            ids = prompt_ids(prompt, tokenizer, vocab_size, TemplateOptions.of(item.chat))
         except UsageError as error:
             raise UsageError(f"{item.where}: {error}") from error
         if max_length is not None and len(ids) + max_tokens > max_length:
@@ -144,7 +146,8 @@ def _json_items(path: str, text: str) -> list[Item]:
         answer = record.get("answer")
         if answer is not None and not isinstance(answer, str):
             raise UsageError(f"{where}: 'answer' must be text")
-        items.append(Item(_prompt(record, where), str(workload), where, answer, _later_turns(record, where)))
+        chat = {name: record[name] for name in OPTION_NAMES if name in record}
+        items.append(Item(_prompt(record, where), str(workload), where, answer, _later_turns(record, where), chat))
     return items
 
 
@@ -152,9 +155,10 @@ def _prompt(record: Mapping[str, Any], where: str) -> Prompt:
     """The prompt of one line, as chat messages."""
     if "messages" in record:
         messages = record["messages"]
-        fits = isinstance(messages, list) and bool(messages) and all(isinstance(m, Mapping) for m in messages)
-        if not fits or any("role" not in m or not isinstance(m.get("content"), str) for m in messages):
-            raise UsageError(f"{where}: 'messages' must be a list of objects with 'role' and 'content'")
+        try:
+            check_messages(messages)
+        except UsageError as error:
+            raise UsageError(f"{where}: {error}") from error
         return [dict(message) for message in messages]
     turns = record.get("turns")
     text = turns[0] if isinstance(turns, list) and turns else record.get("prompt")

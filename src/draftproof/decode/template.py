@@ -78,8 +78,7 @@ def render(messages: Sequence[Message], tokenizer: Any, options: TemplateOptions
     the template itself refuses."""
     if not getattr(tokenizer, "chat_template", None):
         raise UsageError("this tokenizer has no chat template; give the prompt as a string")
-    for number, message in enumerate(messages):
-        _check_message(number, message)
+    check_messages(messages)
     template = _Template(tokenizer, options)
     template.check(messages)
     chat = [_with_parsed_arguments(message) for message in messages]
@@ -151,15 +150,19 @@ class _Template:
             return False
 
 
-def _check_message(number: int, message: Message) -> None:
-    """A message has a role, and says something; the assistant may say it by other keys than `content`, as `tool_calls`."""
-    said = {key for key, value in message.items() if value is not None}
-    silent = said <= {"role"} if message.get("role") == "assistant" else "content" not in said
-    if "role" not in said or silent:
-        raise UsageError(
-            f"chat message {number} needs the keys 'role' and 'content' (or, of the assistant, 'tool_calls'); "
-            f"it has {sorted(said)}"
-        )
+def check_messages(messages: Any) -> None:
+    """UsageError for anything but a list of messages, each of which has a role and says something; the assistant may say it by
+    other keys than `content`, as `tool_calls`."""
+    if not isinstance(messages, (list, tuple)) or not messages or not all(isinstance(each, Mapping) for each in messages):
+        raise UsageError("'messages' is a non-empty list of objects with the keys 'role' and 'content'")
+    for number, message in enumerate(messages):
+        said = {key for key, value in message.items() if value is not None}
+        silent = said <= {"role"} if message.get("role") == "assistant" else "content" not in said
+        if "role" not in said or silent:
+            raise UsageError(
+                f"chat message {number} needs the keys 'role' and 'content' (or, of the assistant, 'tool_calls'); "
+                f"it has {sorted(said)}"
+            )
 
 
 def _with_parsed_arguments(message: Message) -> Message:

@@ -46,6 +46,8 @@ def generate(
     *,
     drafter: Any = "ngram",
     speculative_config: Mapping[str, Any] | None = None,
+    target_tokenizer: Any = None,
+    drafter_tokenizer: Any = None,
     streamer: Any = None,
     synced_gpus: bool = False,
     **model_inputs: Any,
@@ -53,7 +55,8 @@ def generate(
     """Generate speculatively; give it as `custom_generate=` to `model.generate`, which calls it with everything prepared.
 
     drafter: a method name ("ngram", "none"), a speculative_config mapping, a transformers model that drafts, or a Drafter of
-    your own. speculative_config: length and rule beside a model or a Drafter. Returns the tensor transformers would: prompts
+    your own. speculative_config: length and rule beside a model or a Drafter. target_tokenizer, drafter_tokenizer: for a model
+    that drafts with a tokenizer of its own (transformers keeps `tokenizer` and `assistant_tokenizer` to itself). Returns the tensor transformers would: prompts
     with what follows, rows filled up with the padding id; greedy decoding gives the same ids. Sampling draws its seed from
     torch's global generator, so `torch.manual_seed` replays it.
 
@@ -73,9 +76,9 @@ def generate(
     if streamer is not None and len(batch) > 1:
         raise UsageError("a streamer needs a batch of one, as in transformers")
     with _training_kept(model, drafter):
-        job = _Job(
-            model, drafter, speculative_config, logits_processor or (), stopping_criteria or (), generation_config, batch
-        )
+        tokenizers = (target_tokenizer, drafter_tokenizer)
+        decoder_of = partial(_decoder, drafter, speculative_config, tokenizers)
+        job = _Job(model, decoder_of, logits_processor or (), stopping_criteria or (), generation_config, batch)
         texts, statistics = job.run(input_ids, streamer)
     sequences: Any = _together(input_ids, texts, generation_config)
     if streamer is not None:
@@ -93,8 +96,7 @@ class _Job:
     def __init__(
         self,
         model: Any,
-        drafter: Any,
-        speculative_config: Mapping[str, Any] | None,
+        decoder_of: Callable[[HFModel], _RowDecoder],
         processors: Sequence[Any],
         criteria: Sequence[Any],
         config: Any,
@@ -102,7 +104,7 @@ class _Job:
     ) -> None:
         target = _wrap(model)
         self._eos = target.eos_token_ids = eos_token_ids(criteria)
-        self._decoder = _decoder(drafter, speculative_config, target)
+        self._decoder = decoder_of(target)
         self._processors, self._batch = processors, batch
         self._samples = config.num_return_sequences or 1
         self._greedy = not config.do_sample
@@ -171,14 +173,18 @@ class _RowDecoder(SpeculativeDecoder):
         return self.request(prompt, params)[1]
 
 
-def _decoder(drafter: Any, config: Mapping[str, Any] | None, target: HFModel) -> _RowDecoder:
-    """The decoder that `drafter` and `config` ask for."""
+def _decoder(drafter: Any, config: Mapping[str, Any] | None, tokenizers: tuple[Any, Any], target: HFModel) -> _RowDecoder:
+    """The decoder that `drafter` and `config` ask for. tokenizers: of target and drafter, for a model that drafts."""
     if drafter is None:
         raise UsageError("drafter is None; give a method name, a speculative_config, a model that drafts, or a Drafter")
     if isinstance(drafter, Mapping) and config is not None:
         raise UsageError(
             "drafter is a whole speculative_config; leave speculative_config= out, or give it a method name or a model"
         )
+    if any(each is not None for each in tokenizers):
+        return _across(drafter, config, tokenizers, target)
+    if isinstance(drafter, torch.nn.Module) and (config or {}).get("use_heterogeneous_vocab"):
+        raise UsageError("use_heterogeneous_vocab needs both tokenizers: give target_tokenizer= and drafter_tokenizer=")
     if not isinstance(drafter, (str, Mapping)):
         draft = _wrap(drafter) if isinstance(drafter, torch.nn.Module) else drafter
         return _RowDecoder(draft, target, speculative_config=config)
@@ -192,8 +198,17 @@ def _decoder(drafter: Any, config: Mapping[str, Any] | None, target: HFModel) ->
     return _RowDecoder(draft, target, speculative_config=parsed)
 
 
-def _wrap(module: Any) -> HFModel:
-    wrapped = HFModel(module, check=module not in _CHECKED)
+def _across(drafter: Any, config: Mapping[str, Any] | None, tokenizers: tuple[Any, Any], target: HFModel) -> _RowDecoder:
+    """The decoder of a model that drafts with a tokenizer of its own."""
+    if any(each is None for each in tokenizers) or not isinstance(drafter, torch.nn.Module):
+        raise UsageError("target_tokenizer and drafter_tokenizer go together, beside a transformers model as drafter")
+    whole = {"method": "draft_model", "model": "drafter", "use_heterogeneous_vocab": True} | dict(config or {})
+    target.tokenizer = tokenizers[0]
+    return _RowDecoder(_wrap(drafter, tokenizers[1]), target, tokenizers[0], speculative_config=whole)
+
+
+def _wrap(module: Any, tokenizer: Any = None) -> HFModel:
+    wrapped = HFModel(module, tokenizer, check=module not in _CHECKED)
     _CHECKED.add(module)
     return wrapped
 

@@ -7,11 +7,12 @@ beside it, and after any interruption. It is plain decoding, so its law is the o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from draftproof.core.params import SamplingParams
 from draftproof.decode.base import PlainDecoder
-from draftproof.decode.prompts import chat_ids
+from draftproof.decode.template import TemplateOptions, render
 from draftproof.errors import UsageError
 from draftproof.models.protocol import LanguageModel
 from draftproof.train.prompts import TrainPrompt
@@ -51,7 +52,7 @@ class Writing:
 
 def write_answers(
     target: LanguageModel,
-    tokenizer: object,
+    tokenizer: Any,
     prompts: Sequence[TrainPrompt],
     writer: TextWriter,
     how: Writing,
@@ -60,17 +61,18 @@ def write_answers(
 ) -> int:
     """Answer what is not answered yet and append it; the number of answers written now. warn: told of prompts that failed.
 
-    Prompts that bring an answer are tokenized and written as they are. UsageError when no prompt fits."""
-    asked = [(prompt, chat_ids(prompt.chat, tokenizer)) for prompt in prompts]
+    Prompts that bring an answer are tokenized as the model's template shows them, and written. UsageError, with the line, for a
+    chat that the template cannot render; or when no prompt fits."""
+    asked = [(prompt, _question(prompt, tokenizer)) for prompt in prompts]
     fitting = [(prompt, ids) for prompt, ids in asked if len(ids) <= how.max_prompt_tokens]
     if not fitting:
         raise UsageError(f"no prompt has at most {how.max_prompt_tokens} tokens; raise --max-prompt-tokens")
     missing = [(prompt, ids) for prompt, ids in fitting if prompt.key not in writer.done]
     tokens = 0
-    given = [(prompt, ids) for prompt, ids in missing if prompt.answer is not None]
-    for prompt, ids in given:
-        writer.append(_own_text(prompt, ids, tokenizer, target))
-    open_ones = [(prompt, ids) for prompt, ids in missing if prompt.answer is None]
+    given = [_own_text(prompt, ids, tokenizer, target) for prompt, ids in missing if prompt.answered is not None]
+    for text in given:
+        writer.append(text)
+    open_ones = [(prompt, ids) for prompt, ids in missing if prompt.answered is None]
     params = [how.params(prompt.key) for prompt, _ in open_ones]
     if not open_ones:
         return len(given)
@@ -100,6 +102,28 @@ def write_answers(
     return written
 
 
-def _own_text(prompt: TrainPrompt, ids: Sequence[int], tokenizer: object, target: LanguageModel) -> Text:
-    answer = tokenizer.encode(prompt.answer, add_special_tokens=False)  # type: ignore[attr-defined]
-    return Text(prompt.key, prompt.source, (*ids, *answer, *target.eos_token_ids[:1]), len(ids))
+def _question(prompt: TrainPrompt, tokenizer: Any) -> list[int]:
+    """The ids up to where the answer begins."""
+    return list(tokenizer.encode(_shown(prompt, tokenizer)[0], add_special_tokens=False))
+
+
+def _own_text(prompt: TrainPrompt, ids: Sequence[int], tokenizer: Any, target: LanguageModel) -> Text:
+    """The prompt with the answer it brings, up to the last end token that the template puts behind it."""
+    answer = list(tokenizer.encode(_shown(prompt, tokenizer)[1], add_special_tokens=False))
+    ends = [place for place, token in enumerate(answer) if token in target.eos_token_ids]
+    return Text(prompt.key, prompt.source, (*ids, *(answer[: ends[-1] + 1] if ends else answer)), len(ids))
+
+
+def _shown(prompt: TrainPrompt, tokenizer: Any) -> tuple[str, str]:
+    """The chat as the model's template shows it: before the answer, and the answer a prompt brings with what ends it."""
+    options, chat = TemplateOptions.of(prompt.chat), prompt.answered
+    try:
+        if chat is None:
+            return render(prompt.messages, tokenizer, options), ""
+        before = render(chat[:-1], tokenizer, options)
+        whole = render(chat, tokenizer, replace(options, add_generation_prompt=False))
+        if not whole.startswith(before):
+            raise UsageError("the model's chat template does not show this answer where the model would write it")
+    except UsageError as error:
+        raise UsageError(f"{prompt.where}: {error}" if prompt.where else str(error)) from error
+    return before, whole[len(before) :]

@@ -77,7 +77,7 @@ def opening_of_a_question(tokenizer: Any) -> list[int]:
     """The ids of a chat up to where its first user begins to write."""
     if not getattr(tokenizer, "chat_template", None):
         raise UsageError("this tokenizer has no chat template, so the target cannot be shown where a user's turn begins")
-    text = tokenizer.apply_chat_template(TrainPrompt.ask(_MARK, SOURCE).chat, tokenize=False)
+    text = tokenizer.apply_chat_template(list(TrainPrompt.ask(_MARK, SOURCE).messages), tokenize=False)
     before, found, _ = text.partition(_MARK)
     ids = list(tokenizer.encode(before, add_special_tokens=False))
     if not found or not ids:

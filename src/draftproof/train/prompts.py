@@ -1,5 +1,6 @@
-"""A file of prompts for training: one JSON object a line, with `prompt` (text) or `messages` (a chat). With an `answer` too,
-that text is trained on and the target writes nothing.
+"""A file of prompts for training: one JSON object a line, with `prompt` (text) or `messages` (a chat), and what its template
+takes beside them. With an `answer`, or a chat that ends with the assistant, that text is trained on and the target writes
+nothing.
 """
 
 from __future__ import annotations
@@ -7,35 +8,44 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from draftproof.decode.template import OPTION_NAMES, Message, TemplateOptions, check_messages
 from draftproof.errors import UsageError
 
 
 @dataclass(frozen=True)
 class TrainPrompt:
-    """One prompt. source: its kind, for counting. answer: a text of the user's own to train on, if given."""
+    """One prompt. source: its kind, for counting. answer: a text of the user's own to train on, if given. chat: options of the
+    chat template, by the names of `TemplateOptions`. where: file and line, for messages."""
 
-    messages: tuple[tuple[str, str], ...]
+    messages: tuple[Message, ...]
     source: str
     answer: str | None = None
+    chat: Mapping[str, Any] = field(default_factory=dict)
+    where: str = field(default="", compare=False)
 
     @classmethod
     def ask(cls, text: str, source: str, answer: str | None = None) -> TrainPrompt:
         """One question of a user."""
-        return cls((("user", text),), source, answer)
+        return cls(({"role": "user", "content": text},), source, answer)
 
     @property
-    def chat(self) -> list[dict[str, str]]:
-        """As tokenizers want it."""
-        return [{"role": role, "content": content} for role, content in self.messages]
+    def answered(self) -> tuple[Message, ...] | None:
+        """The chat with the answer to train on as its last message; None where the target is to write one."""
+        if self.answer is not None:
+            return (*self.messages, {"role": "assistant", "content": self.answer})
+        ends = self.messages[-1]["role"] == "assistant" and not self.chat.get("continue_final_message")
+        return self.messages if ends else None
 
     @property
     def key(self) -> str:
         """Names the prompt by its content: the same in every run, whatever stands around it."""
-        return hashlib.sha256(json.dumps(self.messages).encode()).hexdigest()[:16]
+        plain = not self.chat and all(set(message) == {"role", "content"} for message in self.messages)
+        content: Any = [(m["role"], m["content"]) for m in self.messages] if plain else (self.messages, self.chat)
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def read_prompts(path: str | Path) -> list[TrainPrompt]:
@@ -61,15 +71,17 @@ def _parsed(line: str, where: str) -> TrainPrompt:
     if answer is not None and not (isinstance(answer, str) and answer):
         raise UsageError(f"{where}: 'answer' is {answer!r}; it is the text to train on")
     source = str(value.get("source", "file"))
+    messages: Any = value.get("messages")
     if "prompt" in value:
         if not isinstance(value["prompt"], str) or not value["prompt"].strip():
             raise UsageError(f"{where}: 'prompt' is {value['prompt']!r}; it is a text")
-        return TrainPrompt.ask(value["prompt"], source, answer)
-    return TrainPrompt(_messages(value["messages"], where), source, answer)
-
-
-def _messages(value: Any, where: str) -> tuple[tuple[str, str], ...]:
-    good = isinstance(value, list) and value and all(isinstance(m, Mapping) and {"role", "content"} <= set(m) for m in value)
-    if not good:
-        raise UsageError(f"{where}: 'messages' is a list of objects with the keys 'role' and 'content'")
-    return tuple((str(message["role"]), str(message["content"])) for message in value)
+        messages = [{"role": "user", "content": value["prompt"]}]
+    chat = {name: value[name] for name in OPTION_NAMES if name in value}
+    try:
+        check_messages(messages)
+        TemplateOptions.of(chat)
+    except UsageError as error:
+        raise UsageError(f"{where}: {error}") from error
+    if answer is not None and messages[-1]["role"] == "assistant":
+        raise UsageError(f"{where}: 'messages' ends with the assistant, and 'answer' is another answer: leave one of them out")
+    return TrainPrompt(tuple(messages), source, answer, chat, where)
