@@ -15,7 +15,7 @@ import textwrap
 from pathlib import Path
 
 from draftproof import SamplingParams, SpeculativeDecoder
-from draftproof.bench.compare import Comparison, compare
+from draftproof.bench.compare import Comparison, compare_with_plain
 from draftproof.cli.options import usual_method
 from draftproof.models.pull import DEFAULT_MODEL, pull
 
@@ -35,7 +35,9 @@ def load(dtype: str) -> SpeculativeDecoder:
 def speed(decoder: SpeculativeDecoder, name: str, prompt: str, max_tokens: int = 64) -> None:
     """Both arms on one prompt, two runs of each, interleaved; the text and the figures."""
     params = SamplingParams(temperature=0, max_tokens=max_tokens)
-    found = compare(decoder, [{"role": "user", "content": prompt}], params, 2, lambda arm: print(".", end="", file=sys.stderr))
+    found = compare_with_plain(
+        decoder, [{"role": "user", "content": prompt}], params, 2, lambda arm: print(".", end="", file=sys.stderr)
+    )
     print(f"\n{RULE}\n{name}\n{RULE}")
     for line in found.speculative[0].text.strip().splitlines():
         print(textwrap.fill(line, 78) if len(line) > 78 else line)

@@ -9,7 +9,9 @@ import sys
 import sysconfig
 import venv
 import zipfile
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from types import ModuleType
 
 import pytest
@@ -62,8 +64,45 @@ def test_public_surface_is_sorted_complete_and_resolvable() -> None:
         for name, value in vars(draftproof).items()
         if not name.startswith("_") and not (isinstance(value, ModuleType) and name not in draftproof.__all__)
     }
-    assert public - {"annotations", "TYPE_CHECKING", "Any", "import_module"} == set(draftproof.__all__)
+    assert public - {"annotations", "TYPE_CHECKING", "lazily"} == set(draftproof.__all__)
     assert set(dir(draftproof)) == {*draftproof.__all__, "__version__"}
+
+
+PUBLIC = {
+    "audit": ["Audit", "audit_rules"],
+    "bench": [
+        *("build_arms", "builtin_items", "compare_with_plain", "document", "encode", "measure", "parse_spec", "read_items"),
+        "with_later_turns",
+    ],
+    "experiments": ["EXPERIMENTS", "Settings", "run"],
+    "plan": ["Candidate", "alpha_per_position", "make_plan", "plan_document", "what_if"],
+    "simulate": [
+        *("BatchModel", "SimulatedSpeculativeDecoder", "batch_result", "card", "generation_result", "model"),
+        *("parse_acceptance", "process_result", "run_generation"),
+    ],
+    "train": [
+        *("DraftRecipe", "Inventing", "Recipe", "Settings", "TextWriter", "TrainPrompt", "Writing", "gather", "invent"),
+        *("read_prompts", "read_texts", "train_draft", "train_head", "write_answers"),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_tool_has_its_public_names(name: str) -> None:
+    """Each is its home's own object, also after the modules of the package were imported: no name is a module's."""
+    package = import_module(f"draftproof.{name}")
+    assert package.__all__ == sorted(package.__all__) == PUBLIC[name] == dir(package)
+    modules = {module.name for module in iter_modules(package.__path__)}
+    assert not modules & set(PUBLIC[name])
+    for public in PUBLIC[name]:
+        assert getattr(import_module(package._HOMES[public]), public) is getattr(package, public)
+    with pytest.raises(AttributeError, match=f"module 'draftproof.{name}' has no attribute 'nothing'"):
+        _ = package.nothing
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_importing_a_tool_loads_nothing_heavy(name: str, tmp_path: Path) -> None:
+    assert heavy_modules_after(f"import draftproof.{name}", tmp_path) == set()
 
 
 def test_a_name_that_is_not_public_is_refused() -> None:

@@ -6,8 +6,9 @@ nothing and loads neither torch nor transformers nor NumPy.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from draftproof.lazy import lazily
 
 if TYPE_CHECKING:
     from draftproof import hf, walkthrough
@@ -46,33 +47,23 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Draft": "core.records",
-    "Round": "core.records",
-    "SamplingParams": "core.params",
-    "SpeculativeDecoder": "decode.decoder",
-    "TableModel": "models.table",
-    "Verdict": "core.records",
-    "acceptance_rate": "core.formulas",
-    "alpha_per_position": "plan.alpha",
-    "best_draft_length": "core.formulas",
-    "break_even_cost": "core.formulas",
-    "expected_speedup": "core.formulas",
-    "expected_tokens": "core.formulas",
-    "speculative_step": "core.step",
+    "Draft": "draftproof.core.records",
+    "Round": "draftproof.core.records",
+    "SamplingParams": "draftproof.core.params",
+    "SpeculativeDecoder": "draftproof.decode.decoder",
+    "TableModel": "draftproof.models.table",
+    "Verdict": "draftproof.core.records",
+    "acceptance_rate": "draftproof.core.formulas",
+    "alpha_per_position": "draftproof.plan.alpha",
+    "best_draft_length": "draftproof.core.formulas",
+    "break_even_cost": "draftproof.core.formulas",
+    "expected_speedup": "draftproof.core.formulas",
+    "expected_tokens": "draftproof.core.formulas",
+    "hf": "",
+    "speculative_step": "draftproof.core.step",
 }
-"""Public name -> the module it lives in; a public name that is not here is itself a module."""
 
-
-def __getattr__(name: str) -> Any:
-    """Import a public name from its home on first use (PEP 562)."""
-    if name not in __all__:
-        raise AttributeError(f"module 'draftproof' has no attribute {name!r}")
-    if name in _HOMES:
-        value = getattr(import_module(f"draftproof.{_HOMES[name]}"), name)
-    else:
-        value = import_module(f"draftproof.{name}")
-    globals()[name] = value
-    return value
+__getattr__, _ = lazily(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

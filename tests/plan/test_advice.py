@@ -21,7 +21,7 @@ from draftproof.plan.advice import (
     to_change,
     vllm_note,
 )
-from draftproof.plan.document import document, plan_result, sections
+from draftproof.plan.document import plan_document, plan_result, sections
 from draftproof.plan.plan import mean_overlap
 from draftproof.plan.rounds import trace_of_coins
 from draftproof.plan.whatif import what_if
@@ -87,7 +87,7 @@ def test_a_recommendation_says_how_other_prompts_may_fare() -> None:
 
 
 def test_the_document_has_the_keys_that_scripts_rely_on() -> None:
-    data = document(plan_of(0.9, costs(0.1, 0.02)), {"target": "t"})
+    data = plan_document(plan_of(0.9, costs(0.1, 0.02)), {"target": "t"})
     assert set(data["alpha"]) == {"mean", "low", "high"} and data["cost_ratio"] == pytest.approx(0.1)
     assert data["verify_ratio"]["5"] == pytest.approx(1.08)
     best = data["best"]
@@ -95,7 +95,7 @@ def test_the_document_has_the_keys_that_scripts_rely_on() -> None:
     assert set(best["speedup"]) == {"point", "low", "high"} and data["choices"][0] == best
     config = data["speculative_config"]
     assert SpeculativeConfig.from_dict(config).num_speculative_tokens == best["num_speculative_tokens"]
-    losing = document(plan_of(0.1, costs(0.9, 0.2)), {})
+    losing = plan_document(plan_of(0.1, costs(0.9, 0.2)), {})
     assert losing["best"] is None and losing["speculative_config"] is None
     assert any("to pay, " in note for note in losing["notes"])
 
@@ -149,7 +149,7 @@ def test_the_interval_of_alpha_is_over_prompts_not_over_their_answers() -> None:
 
 
 def test_a_workload_may_have_the_name_of_anything() -> None:
-    data = document(plan_of(0.9, costs(0.1, 0.02)), {})
+    data = plan_document(plan_of(0.9, costs(0.1, 0.02)), {})
     data["prompts"] = [{"workload": name} for name in ("config", "drafter", "batch")]
     data["drafters"][0]["alpha_by_workload"] = {"config": 0.25, "drafter": 0.5, "batch": None}
     page = comparison_page([("a", data)], sections)
@@ -158,9 +158,9 @@ def test_a_workload_may_have_the_name_of_anything() -> None:
 
 def test_a_page_has_the_configuration_to_copy() -> None:
     paying, losing = plan_of(0.9, costs(0.1, 0.02)), plan_of(0.1, costs(0.9, 0.2))
-    text = comparison_page([("a", document(paying, {}))], sections)
+    text = comparison_page([("a", plan_document(paying, {}))], sections)
     assert "&quot;num_speculative_tokens&quot;: 8" in text or '"num_speculative_tokens": 8' in text
-    assert "<pre>" not in comparison_page([("b", document(losing, {}))], sections)
+    assert "<pre>" not in comparison_page([("b", plan_document(losing, {}))], sections)
 
 
 def test_pages_escape_what_they_show() -> None:

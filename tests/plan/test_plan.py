@@ -14,7 +14,7 @@ from draftproof.decode.methods import METHODS
 from draftproof.errors import UsageError
 from draftproof.plan.advice import notes, speculative_config, vllm_note
 from draftproof.plan.candidate import Candidate
-from draftproof.plan.document import batch_result, document, plan_result, sections
+from draftproof.plan.document import batch_result, plan_document, plan_result, sections
 from draftproof.plan.plan import make_plan, mean_overlap
 from draftproof.report.page import comparison_page
 from made_plans import CONFIG, TARGET
@@ -41,7 +41,7 @@ def test_a_whole_plan_on_models_with_known_laws() -> None:
         *("7/8 timing rounds, draft_model D", "7/8 timing rounds, ngram"),
         "8/8 timing passes of up to 32 tokens",
     ]
-    data = document(plan, {})
+    data = plan_document(plan, {})
     shown = plan_result(data)
     assert len(shown.rows) == 4 and shown.title == data["headline"]
     assert (
@@ -104,7 +104,7 @@ def test_several_batch_sizes_make_a_schedule_that_the_engine_takes() -> None:
     assert [p.batch for p in plans] == [1, 2, 4] and {p.drafters[0].costs.batch for p in plan.larger} == {2, 4}
     assert all(p.texts == plan.texts and len(p.choices) == 4 for p in plans)
     assert sum("is replayed" in what for what in told) == 2 * 2 and any("batch 4" in what for what in told)
-    data = document(plan, {})
+    data = plan_document(plan, {})
     rows = data["by_batch"]["rows"]
     assert {(r["drafter"], r["batch"]) for r in rows} == {(c.name, b) for c in candidates for b in (1, 2, 4)} and len(rows) == 6
     assert [row["batch"] for row in batch_result(data).rows] == [1, 2, 4] * 2
@@ -123,7 +123,7 @@ def test_trees_are_foretold_beside_chains_and_a_best_one_is_found() -> None:
     given = next(c for c in trees if c.shape == "tree 2,2,1")
     chain = next(c for c in plan.choices if c.tree is None and c.num_speculative_tokens == 3)
     assert given.num_speculative_tokens == 3 and given.tokens_per_round > chain.tokens_per_round
-    data = document(plan, {})
+    data = plan_document(plan, {})
     assert sum(row["drafts"] == "2,2,1" for row in plan_result(data).rows) == 1
     found = speculative_config(CONFIG, given)
     assert SpeculativeConfig.from_dict(found).shape is not None and "draft trees" in str(vllm_note(CONFIG, given))

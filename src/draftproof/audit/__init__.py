@@ -1,0 +1,23 @@
+"""Is a decoder exact? The enumerated proof, its cases, and the wrong rules it must catch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from draftproof.lazy import lazily
+
+if TYPE_CHECKING:
+    from draftproof.audit.proof import Audit as Audit
+    from draftproof.audit.proof import audit_rules as audit_rules
+
+__all__ = [
+    "Audit",
+    "audit_rules",
+]
+
+_HOMES = {
+    "Audit": "draftproof.audit.proof",
+    "audit_rules": "draftproof.audit.proof",
+}
+
+__getattr__, __dir__ = lazily(__name__, _HOMES)

@@ -1,1 +1,44 @@
 """Measure: arms of several engines on the same prompts, interleaved, with everything a figure depends on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from draftproof.lazy import lazily
+
+if TYPE_CHECKING:
+    from draftproof.bench.compare import compare_with_plain as compare_with_plain
+    from draftproof.bench.run import measure as measure
+    from draftproof.bench.specs import build_arms as build_arms
+    from draftproof.bench.specs import parse_spec as parse_spec
+    from draftproof.bench.summary import document as document
+    from draftproof.bench.turns import with_later_turns as with_later_turns
+    from draftproof.bench.workload import builtin_items as builtin_items
+    from draftproof.bench.workload import encode as encode
+    from draftproof.bench.workload import read_items as read_items
+
+__all__ = [
+    "build_arms",
+    "builtin_items",
+    "compare_with_plain",
+    "document",
+    "encode",
+    "measure",
+    "parse_spec",
+    "read_items",
+    "with_later_turns",
+]
+
+_HOMES = {
+    "build_arms": "draftproof.bench.specs",
+    "builtin_items": "draftproof.bench.workload",
+    "compare_with_plain": "draftproof.bench.compare",
+    "document": "draftproof.bench.summary",
+    "encode": "draftproof.bench.workload",
+    "measure": "draftproof.bench.run",
+    "parse_spec": "draftproof.bench.specs",
+    "read_items": "draftproof.bench.workload",
+    "with_later_turns": "draftproof.bench.turns",
+}
+
+__getattr__, __dir__ = lazily(__name__, _HOMES)

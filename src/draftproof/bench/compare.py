@@ -68,7 +68,7 @@ class Comparison:
         return median(s / p for p, s in pairs if p and s) if all(p and s for p, s in pairs) else None
 
 
-def compare(
+def compare_with_plain(
     decoder: SpeculativeDecoder, prompt: Prompt, params: SamplingParams, repeat: int, begin: Callable[[str], None]
 ) -> Comparison:
     """Run both arms `repeat` times on `prompt`; `begin` is called with the arm's name before each run, warm-ups included."""

@@ -26,7 +26,7 @@ SEPARATOR = "---"
 @dataclass(frozen=True)
 class Item:
     """One prompt. workload: its kind, for tables. where: file and line, for messages. answer: a text to plan on, if given.
-    later: what the user says in the turns that follow. chat: options of the chat template, by the names of `TemplateOptions`."""
+    later: what the user says in the turns that follow. chat: the fields of `TemplateOptions` it sets."""
 
     prompt: Prompt
     workload: str

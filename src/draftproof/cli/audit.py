@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,9 +10,7 @@ import typer
 from draftproof.errors import UsageError
 
 if TYPE_CHECKING:
-    from draftproof.audit.ceilings import Achieved
-    from draftproof.audit.exact import Proof
-    from draftproof.audit.mutants import Catch
+    from draftproof.audit.proof import Audit
 
 
 def register(app: typer.Typer) -> None:
@@ -41,91 +37,26 @@ def audit(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document on the last line.")] = False,
 ) -> None:
     """Prove exactness by summing the law of the whole decode loop over every outcome."""
-    from draftproof.audit import cells, table
-    from draftproof.audit.ceilings import achieved
-    from draftproof.audit.mutants import catch
-    from draftproof.audit.tree_mutants import MUTANTS
+    from draftproof.audit.proof import audit_rules
     from draftproof.cli.progress import telling
-    from draftproof.core.rules import LOSSLESS, rule_by_name
     from draftproof.report.tables import json_line
 
     if not exact:
         raise UsageError("say what to audit: --exact proves draftproof's own rules by enumeration")
-    if rule and not rule_by_name(rule).lossless:
-        raise UsageError(f"rule {rule!r} is lossy by design: there is nothing to prove; allowed: {', '.join(sorted(LOSSLESS))}")
-    rules = [rule] if rule else list(LOSSLESS)
-    small = (table.covering, table.tree_covering, table.guessed_covering, cells.other_covering, cells.head_covering)
-    large = (table.product, table.tree_product, table.guessed_product, cells.other_product, cells.head_product)
-    cases = [
-        case for part in (*(large if full else small), table.sibling_covering, cells.length_covering) for case in part(rules)
-    ]
-    mutants = [m for m in MUTANTS if rule is None or m.natural == rule]
     with telling() as tell:
-        proofs = _told(cells.prove_all(cases, workers), len(cases), "proving cells", tell)
-        catches = _told(map(catch, mutants), len(mutants), "planting faults", tell)
-    ceilings = achieved(rules)
-    report = _report(proofs, catches, ceilings)
-    _print(proofs, catches, ceilings, report)
+        found = audit_rules([rule] if rule else None, full=full, workers=workers, tell=tell)
+    report = found.document()
+    _print(found, report)
     if as_json:
         print(json_line(report))
-    raise typer.Exit(0 if report["verdict"] == "exact" else 1)
+    raise typer.Exit(0 if found.exact else 1)
 
 
-def _told(items: Iterable[Any], total: int, what: str, tell: Callable[[str, int, int], None]) -> list[Any]:
-    """The items as a list, their number told as they come."""
-    tell(what, 0, total)
-    found = []
-    for item in items:
-        found.append(item)
-        tell(what, len(found), total)
-    return found
-
-
-def _report(proofs: list[Proof], catches: list[Catch], ceilings: list[Achieved]) -> dict[str, Any]:
-    failed = [p for p in proofs if not p.holds]
-    caught = sum(c.caught for c in catches)
-    return {
-        "verdict": "exact" if not failed and caught == len(catches) else "not exact",
-        "max_tv": max(p.tv for p in proofs),
-        "max_length_error": max(p.length_error for p in proofs),
-        "cases": len(proofs),
-        "failed": [_cell(p) for p in failed],
-        "mutants": len(catches),
-        "mutants_caught": caught,
-        "mutant_figures": [
-            {
-                "name": c.mutant.name,
-                "seen_in": c.mutant.seen_in,
-                "tv": c.tv,
-                "length_error": c.length_error,
-                "key_repeated": c.key_repeated,
-                "caught": c.caught,
-            }
-            for c in catches
-        ],
-        "one_position": [asdict(row) for row in ceilings],
-    }
-
-
-def _cell(proof: Proof) -> dict[str, Any]:
-    case = proof.case
-    return {
-        "rule": case.rule,
-        "draft": case.draft,
-        "models": case.pair,
-        "parameters": case.params,
-        "num_speculative_tokens": case.num_speculative_tokens,
-        "length": case.length,
-        "tv": proof.tv,
-        "length_error": proof.length_error,
-    }
-
-
-def _print(proofs: list[Proof], catches: list[Catch], ceilings: list[Achieved], report: dict[str, Any]) -> None:
+def _print(found: Audit, report: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    console, proofs = Console(), found.proofs
     table = Table(title="Law of the first tokens of the decode loop, against the target's")
     for title, how in (
         ("rule", "left"),
@@ -145,7 +76,7 @@ def _print(proofs: list[Proof], catches: list[Catch], ceilings: list[Achieved], 
     most.add_column("drafts")
     for title in ("accepted", "ceiling"):
         most.add_column(title, justify="right")
-    for row in ceilings:
+    for row in found.ceilings:
         kind = row.selection.replace("_", " ")
         most.add_row(row.rule, f"{row.num_drafts} {kind}", f"{row.accepted:.3f}", f"{row.ceiling:.3f}")
     console.print(most)
@@ -153,7 +84,7 @@ def _print(proofs: list[Proof], catches: list[Catch], ceilings: list[Achieved], 
     faults.add_column("fault")
     for title in ("TV", "length", "caught"):
         faults.add_column(title, justify="right")
-    for c in catches:
+    for c in found.catches:
         caught = ("key repeats" if c.key_repeated else "yes") if c.caught else "[red]NO[/red]"
         faults.add_row(c.mutant.name, f"{c.tv:.1e}", f"{c.length_error:.1e}", caught)
     console.print(faults)

@@ -288,7 +288,7 @@ def _from_models(flags: Mapping[str, Any]) -> dict[str, Any]:
     from draftproof.cli.bench import items_of, sampling
     from draftproof.cli.loading import load_target
     from draftproof.cli.progress import telling
-    from draftproof.plan.document import document
+    from draftproof.plan.document import plan_document
     from draftproof.plan.plan import check_request, make_plan
 
     asked = configs(flags)
@@ -313,7 +313,7 @@ def _from_models(flags: Mapping[str, Any]) -> dict[str, Any]:
         )
     loaded = {c.name: c.draft for c in candidates if c.draft is not None}
     hashes = model_hashes(target, loaded, {c.name: c.drafter(target) for c in candidates})
-    return document(made, provenance(target, seed=params.seed) | {"model_hashes": hashes})
+    return plan_document(made, provenance(target, seed=params.seed) | {"model_hashes": hashes})
 
 
 def show(data: Mapping[str, Any], flags: Mapping[str, Any]) -> None:

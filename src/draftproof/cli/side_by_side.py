@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
-from draftproof.bench.compare import Comparison, as_dict, compare
+from draftproof.bench.compare import Comparison, as_dict, compare_with_plain
 from draftproof.cli.compare_table import WIDTH, agreement, table, title
 from draftproof.cli.show import Writer, stretches
 from draftproof.cli.single import record_header
@@ -27,7 +27,7 @@ def run_comparison(
     The record, if one is asked for, is the speculative arm's first run."""
     repeat = flags["repeat"] or DEFAULT_REPEAT
     with _progress(2 * repeat + 2) as begin:
-        comparison = compare(decoder, prompt, params, repeat, begin)
+        comparison = compare_with_plain(decoder, prompt, params, repeat, begin)
     if flags["record"] is not None:
         write_rounds(flags["record"], record_header(decoder, prompt, params), comparison.speculative[0].rounds)
     if flags["show"] or not flags["as_json"]:

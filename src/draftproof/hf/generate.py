@@ -56,7 +56,8 @@ def generate(
 
     drafter: a method name ("ngram", "none"), a speculative_config mapping, a transformers model that drafts, or a Drafter of
     your own. speculative_config: length and rule beside a model or a Drafter. target_tokenizer, drafter_tokenizer: for a model
-    that drafts with a tokenizer of its own (transformers keeps `tokenizer` and `assistant_tokenizer` to itself). Returns the tensor transformers would: prompts
+    that drafts with a tokenizer of its own (transformers keeps `tokenizer` and `assistant_tokenizer` to itself).
+    Returns the tensor transformers would: prompts
     with what follows, rows filled up with the padding id; greedy decoding gives the same ids. Sampling draws its seed from
     torch's global generator, so `torch.manual_seed` replays it.
 

@@ -32,7 +32,7 @@ COLUMNS = (
 BINS = 20
 
 
-def document(plan: Plan, provenance: Mapping[str, Any]) -> dict[str, Any]:
+def plan_document(plan: Plan, provenance: Mapping[str, Any]) -> dict[str, Any]:
     """Everything for JSON: the choices, the fastest first; per drafter what they come from."""
     top = plan.best or plan.choices[0]
     leading = plan.of(top)
