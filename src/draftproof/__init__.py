@@ -61,6 +61,7 @@ _HOMES = {
     "expected_tokens": "draftproof.core.formulas",
     "hf": "",
     "speculative_step": "draftproof.core.step",
+    "walkthrough": "",
 }
 
 __getattr__, _ = lazily(__name__, _HOMES)

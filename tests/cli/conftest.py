@@ -145,7 +145,7 @@ def few_cells(monkeypatch: pytest.MonkeyPatch) -> None:
     few = table.covering(["token"])[:3]
     monkeypatch.setattr(table, "covering", lambda rules: few)
     for module, name in (
-        *((table, "tree_covering"), (table, "guessed_covering")),
+        *((table, "tree_covering"), (table, "guessed_covering"), (table, "sibling_covering")),
         *((cells, "other_covering"), (cells, "head_covering"), (cells, "length_covering")),
     ):
         monkeypatch.setattr(module, name, lambda rules: [])
