@@ -95,7 +95,9 @@ def ring_decoder() -> SpeculativeDecoder:
 
 def test_arms_alternate_and_each_is_warmed_up_first() -> None:
     order: list[str] = []
-    compared = compare.compare(ring_decoder(), [0, 1, 2], SamplingParams(temperature=0, max_tokens=6), 4, order.append)
+    compared = compare.compare_with_plain(
+        ring_decoder(), [0, 1, 2], SamplingParams(temperature=0, max_tokens=6), 4, order.append
+    )
     assert order[:2] == ["warm-up, plain", "warm-up, speculative"]
     assert order[2:] == ["plain", "speculative", "speculative", "plain"] * 2
     assert len(compared.plain) == len(compared.speculative) == 4
