@@ -44,7 +44,7 @@ WRONG = "always wrong, survival"
 class AlwaysWrong:
     """A drafter that guesses one and the same rare token, as long as it is let."""
 
-    name, selections, trees, wants = "always_wrong", frozenset({"fixed"}), False, Wants()
+    name, selections, trees, wants, memories = "always_wrong", frozenset({"fixed"}), False, Wants(), ()
 
     def open(self, request: Request) -> AlwaysWrong:
         return self

@@ -186,7 +186,7 @@ def test_a_tree_arm_is_measured_like_any_other(target: HFModel, draft: HFModel) 
 class CutOff:
     """Drafts a ring's next token only where the model is sure of it, which is in one state of ten."""
 
-    name, trees, wants, selections = "cut-off", False, Wants(), frozenset({"fixed"})
+    name, trees, wants, selections, memories = "cut-off", False, Wants(), frozenset({"fixed"}), ()
 
     def open(self, request: Request) -> CutOff:
         return self

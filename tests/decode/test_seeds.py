@@ -129,3 +129,37 @@ def test_an_interrupt_in_a_forward_pass_leaves_the_decoder_usable(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         made.generate(PROMPT, params)
     assert made.generate(PROMPT, params).token_ids == whole
+
+
+@pytest.mark.parametrize("rule", ["token", "match"])
+def test_prompts_of_a_list_share_no_coins_and_each_is_what_it_is_alone(rule):
+    """One seed for all: copies of a prompt differ, the first is the text it has alone, and each replays by the seed it reports."""
+    made, params = decoder(rule=rule), SamplingParams(seed=11, **HOT)
+    prompts = [PROMPT, [7, 7, 3], PROMPT, PROMPT, [7, 7, 3]]
+    together = made.generate(prompts, params)
+    assert [result.seed for result in together[:2]] == [11, 11]
+    assert len({(tuple(prompt), result.seed) for prompt, result in zip(prompts, together, strict=True)}) == 5
+    assert len({(tuple(prompt), result.token_ids) for prompt, result in zip(prompts, together, strict=True)}) == 5
+    for prompt, result in zip(prompts, together, strict=True):
+        assert made.generate(prompt, SamplingParams(seed=result.seed, **HOT)).token_ids == result.token_ids
+    plain = made.plain.generate(prompts, params)
+    if rule == "match":
+        assert [result.token_ids for result in plain] == [result.token_ids for result in together]
+
+
+def test_a_copys_seed_that_another_request_was_given_is_passed_over():
+    from draftproof.core.chance import copy_seed
+    from draftproof.decode.seeds import with_seeds_of_their_own
+
+    taken = SamplingParams(seed=copy_seed(5, 1))
+    found = with_seeds_of_their_own(
+        [((1,), taken), ((1,), SamplingParams(seed=5)), ((1,), SamplingParams(seed=5)), ((2,), taken)]
+    )
+    assert [params.seed for _, params in found] == [taken.seed, 5, copy_seed(5, 2), taken.seed]
+
+
+def test_unseeded_requests_draw_sixty_three_bits():
+    """Each of 64 seeds is below 2^62 with probability 1/2: all of them in one run in 2^64."""
+    made = decoder(rule="match").plain
+    seeds = [made.request(PROMPT, SamplingParams(**HOT))[1].seed for _ in range(64)]
+    assert len(set(seeds)) == 64 and any(seed >> 62 for seed in seeds) and any(seed & 1 for seed in seeds)

@@ -139,7 +139,7 @@ def test_what_a_draft_model_gives_is_moved_once():
 class Insists:
     """Drafts token 9, which the processor below forbids and after which it allows nothing, and goes on from there."""
 
-    name, trees, selections, wants = "insists", False, frozenset({"fixed"}), Wants()
+    name, trees, selections, wants, memories = "insists", False, frozenset({"fixed"}), Wants(), ()
 
     def open(self, request):
         return self

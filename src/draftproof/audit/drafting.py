@@ -23,7 +23,7 @@ from draftproof.drafters.builder import DraftBuilder
 from draftproof.drafters.draft_model import DraftModel
 from draftproof.drafters.ngram import NGram
 from draftproof.drafters.ngram_cache import NGramCache
-from draftproof.drafters.protocol import Drafter, Request, Wants
+from draftproof.drafters.protocol import Drafter, Memory, Request, Wants
 from draftproof.models.protocol import LanguageModel, Output, Step
 from draftproof.models.table import TableModel
 
@@ -34,6 +34,7 @@ class PlannedDrafter:
     selections: frozenset[Selection] = frozenset({"iid", "fixed"})
     trees = False
     wants = Wants()
+    memories: tuple[Memory, ...] = ()
 
     def __init__(self, name: str, plan: Plan) -> None:
         self.name, self.plan = name, plan
@@ -73,6 +74,7 @@ class PlannedTree:
 
     trees = True
     wants = Wants()
+    memories: tuple[Memory, ...] = ()
 
     def __init__(self, shape: TreeShape, selection: Selection, plan: Plan) -> None:
         self.name, self.shape, self.selection, self._plan = "planned_tree", shape, selection, plan

@@ -62,6 +62,7 @@ class _Rule:
     lossless: bool = False
     trees: bool = True
     coupled: bool = False
+    text_follows_seed: bool = False
     selections: Any = frozenset({"fixed", "iid", "without_replacement", "top_k_plus_one"})
 
 

@@ -27,6 +27,7 @@ class SyntheticRule:
     lossless = False
     trees = False
     coupled = False
+    text_follows_seed = False
 
     def __init__(self, natural: Rule, rates: tuple[float, ...]) -> None:
         self.natural, self.rates = natural, rates

@@ -60,9 +60,12 @@ def run_file(
     """Generate for every line that has no result yet; the totals as a dictionary ready for JSON. overrides, chat: what the
     flags say of sampling and of the template, under what a line says itself. load: gives the decoder. complete: the parameters
     of a prompt from what was set for it."""
+    from draftproof.decode.seeds import with_seeds_of_their_own
+
     lines = read_lines(flags["file"], overrides)
     decoder = load(flags, config)
-    requests = [_request(decoder, line, flags, overrides, chat, complete) for line in lines]
+    asked = [_request(decoder, line, flags, overrides, chat, complete) for line in lines]
+    requests = with_seeds_of_their_own(asked)  # over the whole file, so that a second run of what is due finds them the same
     digests = [
         _digest(decoder, request, "seed" in {**overrides, **line.sampling})
         for line, request in zip(lines, requests, strict=True)

@@ -1,8 +1,9 @@
 """Keyed randomness: a number depends on what it is for, never on how many numbers were drawn before.
 
-Draft, acceptance and replacement draws are keyed by (seed, sample, committed length at the start of the round, purpose, node);
-target draws (plain decoding and the rule `match`) by (seed, sample, absolute position). Keys therefore never repeat along a
-path, a run replays from its seed, and `match` emits the very tokens plain decoding would.
+A stream is one sequence's: `stream_key` makes it from the seed, the prompt, the sample and the opening of the drafter's
+memory, so that no two sequences share a number. Within it, draft, acceptance and replacement draws are keyed by (committed
+length at the start of the round, purpose, node), target draws (plain decoding and the rule `match`) by absolute position. Keys
+therefore never repeat along a path, a run replays from its seed, and `match` emits the very tokens plain decoding would.
 
 The generator is Threefry-2x32 with 20 rounds (Salmon et al., SC 2011): additions, rotations and exclusive ors only, so plain
 integers, NumPy and torch give the same bits. `core/enumerate.py` holds the source that walks every outcome instead.
@@ -10,8 +11,11 @@ integers, NumPy and torch give the same bits. `core/enumerate.py` holds the sour
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from hashlib import blake2b
+from struct import pack
 from typing import Protocol
 
 from array_api_compat import array_namespace, device
@@ -21,6 +25,9 @@ from draftproof.core.laws import in_memory, inverse_cdf
 from draftproof.core.records import Array
 
 MASK = 0xFFFFFFFF
+MASK64 = 0xFFFFFFFFFFFFFFFF
+NODES = (1 << 24) - 1
+"""Nodes of a round, and tokens of a vocabulary, that keys can tell apart."""
 ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)
 PARITY = 0x1BD11BDA
 """Of Threefry-2x32, here and over arrays in `core/coupled.py`."""
@@ -78,10 +85,24 @@ def unit_interval(words: tuple[int, int]) -> float:
     return ((words[0] >> 5) * 67108864 + (words[1] >> 6)) / 9007199254740992.0
 
 
-def stream_key(seed: int, sample: int) -> tuple[int, int]:
-    """The Threefry key of one sample: `seed` (64 bits) and the sample index, mixed so that neighbours share nothing."""
-    seed_words = (seed & MASK, (seed >> 32) & MASK)
-    return threefry2x32(seed_words, (sample & MASK, (sample >> 32) & MASK))
+def stream_key(seed: int, sample: int = 0, *, prompt: Sequence[int] = (), opening: int = 0) -> tuple[int, int]:
+    """The Threefry key of one sequence: 64 bits of BLAKE2b (RFC 7693) over 64-bit words.
+
+    seed: 64 bits. sample: which of the texts of one request. prompt: its token ids, so that prompts with one seed share
+    nothing. opening: which request it is over the memory of a drafter that learns, where that may matter; 0 elsewhere."""
+    high, low = divmod(_hashed((seed, sample, opening, *prompt)), 1 << 32)
+    return high, low
+
+
+def copy_seed(seed: int, copy: int) -> int:
+    """The seed of the `copy`-th (from 1) further request with this seed and the same prompt. 53 bits, so that it survives
+    readers of JSON that keep numbers as doubles."""
+    return _hashed((seed, copy), purpose=b"copy") >> 11
+
+
+def _hashed(words: Sequence[int], purpose: bytes = b"stream") -> int:
+    data = pack(f"<{len(words)}Q", *(word & MASK64 for word in words))
+    return int.from_bytes(blake2b(data, digest_size=8, person=purpose).digest(), "little")
 
 
 @dataclass(frozen=True)
@@ -92,6 +113,8 @@ class KeyedChance:
     start: int
 
     def uniform(self, purpose: Purpose, node: int) -> float:
+        if not -1 <= node < NODES:
+            raise ValueError(f"node {node} has no key of its own; nodes go from -1 to {NODES - 1}")
         base = self.start + node if purpose is Purpose.TARGET else self.start
         tail = 0 if purpose is Purpose.TARGET else node + 1
         return unit_interval(threefry2x32(self.key, (base & MASK, (purpose << 24) | tail)))

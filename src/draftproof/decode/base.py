@@ -22,6 +22,7 @@ from draftproof.decode.prompts import Prompt, is_batch, prompt_ids
 from draftproof.decode.result import Piece, Result
 from draftproof.decode.samples import Cancel, Sample
 from draftproof.decode.schedule import BatchSchedule
+from draftproof.decode.seeds import with_seeds_of_their_own
 from draftproof.decode.statistics import Statistics, statistics
 from draftproof.decode.stopping import Stopper
 from draftproof.decode.template import Message, TemplateKeys, TemplateOptions
@@ -204,7 +205,7 @@ class Decoder:
                 requests.append(self.request(prompt, one, **chat))
             except UsageError as error:
                 raise UsageError(f"prompt {number}: {error}") from error
-        return requests
+        return with_seeds_of_their_own(requests)
 
     def prompt_ids(self, prompt: Any, **chat: Unpack[TemplateKeys]) -> tuple[int, ...]:
         """The ids that `generate` would read for this prompt."""
@@ -346,10 +347,10 @@ class PlainDecoder(Decoder):
             params=params,
             pipeline=self._pipeline(ids, params),
             stopper=self._stopper(ids, params, streams),
-            chance_at=chance_for(self.coupled, params, index),
+            chance_at=chance_for(self.coupled, stream_key(params.seed or 0, index, prompt=ids)),
         )
 
 
-def chance_for(coupled: bool, params: SamplingParams, index: int) -> Callable[[int], KeyedChance]:
-    """Chance of the rounds of sample `index`, by the committed length at which they begin."""
-    return partial(CoupledChance if coupled else KeyedChance, stream_key(params.seed or 0, index))
+def chance_for(coupled: bool, stream: tuple[int, int]) -> Callable[[int], KeyedChance]:
+    """Chance of a stream's rounds, by the committed length at which they begin."""
+    return partial(CoupledChance if coupled else KeyedChance, stream)

@@ -14,7 +14,7 @@ from draftproof.drafters.protocol import Drafter
 from draftproof.errors import UsageError
 from draftproof.models.protocol import LanguageModel
 
-_DRAFTER_MEMBERS = ("name", "selections", "trees", "wants", "open")
+_DRAFTER_MEMBERS = ("name", "selections", "trees", "wants", "memories", "open")
 
 
 def as_language_model(model: Any, tokenizer: Any = None, device: Any = None) -> LanguageModel:

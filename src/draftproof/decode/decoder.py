@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from draftproof.core.chance import stream_key
 from draftproof.core.params import SamplingParams
 from draftproof.core.rules import RULES
 from draftproof.core.rules.protocol import Rule
@@ -18,6 +19,7 @@ from draftproof.decode.generation import Generation
 from draftproof.decode.samples import Sample
 from draftproof.decode.statistics import Statistics
 from draftproof.drafters.protocol import Drafter, Request
+from draftproof.drafters.stores.memory import take_opening
 from draftproof.errors import UsageError
 from draftproof.models.protocol import Session
 
@@ -89,7 +91,7 @@ class SpeculativeDecoder(Decoder):
     @property
     def plain(self) -> PlainDecoder:
         """Plain decoding with the same target, and with the rule's own kind of draw."""
-        return PlainDecoder(self.target, self.tokenizer, coupled=is_coupled(self.rule))
+        return PlainDecoder(self.target, self.tokenizer, coupled=self.rule.coupled)
 
     def _generation(
         self,
@@ -118,7 +120,7 @@ class SpeculativeDecoder(Decoder):
             pipeline=pipeline,
             stopper=self._stopper(ids, params, streams),
             rule=self.rule_for(params),
-            chance_at=chance_for(is_coupled(self.rule), params, index),
+            chance_at=chance_for(self.rule.coupled, self._stream(ids, params, index)),
             drafting=drafting,
             owns_drafting=open_drafter is None,
             wants=drafter.wants if drafter else Generation.wants,
@@ -130,6 +132,12 @@ class SpeculativeDecoder(Decoder):
     def drafter_for(self, params: SamplingParams) -> Drafter | None:
         """The drafter, unless these parameters ask for plain decoding."""
         return self.drafter if self._draft_length(params) > 0 else None
+
+    def _stream(self, ids: tuple[int, ...], params: SamplingParams, index: int) -> tuple[int, int]:
+        """The stream of sample `index`: plain decoding's where the text follows the seed; elsewhere no request over a memory
+        shares it with another one."""
+        memories = () if self.rule.text_follows_seed or self.drafter is None else self.drafter.memories
+        return stream_key(params.seed or 0, index, prompt=ids, opening=take_opening(memories))
 
     def rule_for(self, params: SamplingParams) -> Rule:
         """At temperature 0 every lossless rule is `match`, which needs no laws."""
@@ -161,11 +169,6 @@ def _node_cap(drafter: Drafter | None) -> int | None:
         return None
     shape = getattr(drafter, "tree", None)
     return MAX_NODES if shape is None else len(shape)
-
-
-def is_coupled(rule: Rule) -> bool:
-    """Whether `rule` asks for shared noise; a rule of the caller's that does not say so does not."""
-    return bool(getattr(rule, "coupled", False))
 
 
 def _natural_rule(drafter: Drafter) -> str:

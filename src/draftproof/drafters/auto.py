@@ -29,6 +29,7 @@ class Auto:
         self.trees = any(member.trees for member in members.values())
         self.selections: frozenset[Selection] = frozenset().union(*(member.selections for member in members.values()))
         hidden = {layer for member in members.values() for layer in member.wants.hidden}
+        self.memories = tuple(memory for member in members.values() for memory in member.memories)
         self.wants = Wants(tuple(sorted(hidden)), max(member.wants.top_ids for member in members.values()))
 
     def open(self, request: Request) -> AutoSession:

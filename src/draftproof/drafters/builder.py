@@ -1,9 +1,10 @@
 """`DraftBuilder`: the only way to add a token to a draft.
 
 `draw` and `draw_children` sample and record the law they sampled from, so the law in the acceptance ratio is the law of the
-draw. `go_on` asks whether to draw before the token is known, and the number of children is given before the first of them.
-Nothing can be removed, so a draft cannot be discarded after looking at it: both
-conditions of exactness (independence and adaptedness, 2211.17192 appendix A) hold by construction.
+draw. `go_on` asks whether to draw before the token is known. All drawn children of a node come from one call, which is given
+their number before the first of them, since a rule that reckons with the number of siblings would be biased by one chosen after
+a look. Nothing can be removed, so a draft cannot be discarded after looking at it: both conditions of exactness (independence
+and adaptedness, 2211.17192 appendix A) hold by construction.
 """
 
 from __future__ import annotations
@@ -51,7 +52,6 @@ class DraftBuilder:
         self._depths: list[int] = []
         self._ended: set[int] = set()
         self._laws: dict[int, Array] = {}
-        self._sources: dict[int, Array] = {}
         self._selection: Selection | None = None
         self._beside: list[tuple[int, int, bool]] = []
         self.num_invalid_laws = 0
@@ -114,16 +114,12 @@ class DraftBuilder:
         return self._space_under(parent) > 0 and (self._policy is None or self._policy(law, self._depth_of(parent)))
 
     def draw(self, law: Array, parent: int | None = None) -> int:
-        """Sample a child of `parent` (default: the newest node) from `law` [vocab], and record that law. Returns the token.
+        """Sample the one child of `parent` (default: the newest node) from `law` [vocab]; record that law. Returns the token.
 
         What is recorded is a copy that sums to 1, so neither a drafter that reuses its buffer nor one that cuts tokens without
         renormalising changes the law in the ratio. UsageError for what is no law over the vocabulary."""
         parent = self._place(parent, "iid")
-        if self._sources.setdefault(parent, law) is not law:
-            raise UsageError("children of one node are drawn from one law; draw() was given two different ones")
-        if parent not in self._laws:
-            self._laws[parent] = self._recorded(law)
-        return self._draw(self._laws[parent], parent)
+        return self._draw(self._law_of_children(parent, law), parent)
 
     def draw_children(self, law: Array, count: int, selection: Selection, parent: int | None = None) -> range:
         """Sample up to `count` children of `parent` from `law` [vocab], recorded once. Returns their nodes, in draw order.
@@ -131,9 +127,9 @@ class DraftBuilder:
         iid: independent draws. without_replacement: each drawn token leaves the law, which is renormalised. top_k_plus_one:
         the count - 1 likeliest tokens, then one draw from the rest. Fewer come where the support or the draft's room ends."""
         parent = self._place(parent, selection)
-        if selection == "fixed" or parent in self._laws:
-            raise UsageError("draw_children() draws all children of one node, once; guess() adds fixed ones")
-        law = self._laws[parent] = self._recorded(law)
+        if selection == "fixed":
+            raise UsageError("draw_children() draws children from their law; guess() adds fixed ones")
+        law = self._law_of_children(parent, law)
         first = len(self._tokens)
         fits = min(count, self._max_nodes - first)
         taken = _likeliest(law, fits - 1) if selection == "top_k_plus_one" else []
@@ -195,6 +191,16 @@ class DraftBuilder:
             raise UsageError("one draft is either drawn or guessed, not both: a rule must know how every token came about")
         self._selection = selection
         return parent
+
+    def _law_of_children(self, parent: int, law: Array) -> Array:
+        """`law` as recorded for the children of `parent`, once."""
+        if parent in self._laws:
+            raise UsageError(
+                "the children of a node are drawn once, in one call, their number fixed before the first is seen: "
+                "draw_children(law, count, selection, parent)"
+            )
+        self._laws[parent] = self._recorded(law)
+        return self._laws[parent]
 
     def _recorded(self, law: Array) -> Array:
         """A copy of `law` of our own, normalised, in float32 or float64."""

@@ -17,7 +17,7 @@ from draftproof.core.dense import softmax
 from draftproof.core.records import ROOT, Array, Observation, Selection
 from draftproof.core.tree import TreeShape
 from draftproof.drafters.builder import DraftBuilder
-from draftproof.drafters.protocol import Request, Wants
+from draftproof.drafters.protocol import Memory, Request, Wants
 from draftproof.errors import InvalidLogitsError, UsageError
 from draftproof.models.protocol import LanguageModel, Output, Step
 from draftproof.models.vocabulary import align_logits
@@ -31,6 +31,7 @@ class DraftModel:
     where the model is not one of its own but a slice of the target."""
 
     wants = Wants()
+    memories: tuple[Memory, ...] = ()
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ import torch
 from draftproof.core.dense import softmax
 from draftproof.core.records import ROOT, Array, Observation, Selection
 from draftproof.drafters.builder import DraftBuilder
-from draftproof.drafters.protocol import Request, Wants
+from draftproof.drafters.protocol import Memory, Request, Wants
 from draftproof.errors import InvalidLogitsError, UsageError
 from draftproof.heads.feature_head import FeatureHead
 from draftproof.heads.passes import FEATURES, FeaturePasses, HeadStep
@@ -50,6 +50,7 @@ class Eagle:
         fixed = self.trees or draft_sample_method == "greedy"
         self.selections: frozenset[Selection] = frozenset({"fixed"} if fixed else {"iid", "fixed"})
         self.wants = Wants(hidden=tuple(dict.fromkeys(head.hidden_layers)))
+        self.memories: tuple[Memory, ...] = ()
         self.passes = FeaturePasses(head, name)
 
     def session_bytes(self, num_tokens: int) -> int:

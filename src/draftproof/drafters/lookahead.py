@@ -16,7 +16,7 @@ from collections.abc import Hashable, Sequence
 
 from draftproof.core.records import ROOT, Observation, Selection
 from draftproof.drafters.builder import DraftBuilder
-from draftproof.drafters.protocol import Request, Wants
+from draftproof.drafters.protocol import Memory, Request, Wants
 from draftproof.errors import UsageError
 
 
@@ -28,6 +28,7 @@ class Lookahead:
     selections: frozenset[Selection] = frozenset({"fixed"})
     trees = True
     wants = Wants(top_ids=1)
+    memories: tuple[Memory, ...] = ()
 
     def __init__(self, window: int = 5, depth: int = 3, pool: int = 5) -> None:
         if min(window, depth, pool) < 1:

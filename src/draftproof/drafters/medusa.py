@@ -16,7 +16,7 @@ from typing import Any
 from draftproof.core.records import ROOT, Array, Observation, Selection
 from draftproof.core.tree import TreeShape
 from draftproof.drafters.builder import DraftBuilder
-from draftproof.drafters.protocol import Request, Wants
+from draftproof.drafters.protocol import Memory, Request, Wants
 from draftproof.errors import InvalidLogitsError, UsageError
 from draftproof.heads.feature_head import as_tensor
 from draftproof.heads.medusa import Medusa as MedusaHeads
@@ -29,6 +29,7 @@ class Medusa:
 
     name = "medusa"
     selections: frozenset[Selection] = frozenset({"fixed"})
+    memories: tuple[Memory, ...] = ()
 
     def __init__(self, heads: MedusaHeads, *, tree: TreeShape | None = None) -> None:
         if tree is not None and tree.depth > heads.config.num_heads:

@@ -15,7 +15,7 @@ from itertools import islice
 from draftproof.core.records import ROOT, Observation, Selection
 from draftproof.core.tree import TreeShape
 from draftproof.drafters.builder import DraftBuilder
-from draftproof.drafters.protocol import Foreseen, Request, Wants
+from draftproof.drafters.protocol import Foreseen, Memory, Request, Wants
 from draftproof.errors import UsageError
 
 INDEXED = 8
@@ -35,6 +35,7 @@ class NGram:
     name = "ngram"
     selections: frozenset[Selection] = frozenset({"fixed"})
     wants = Wants()
+    memories: tuple[Memory, ...] = ()
 
     def __init__(self, prompt_lookup_max: int = 3, prompt_lookup_min: int = 1, *, tree: TreeShape | None = None) -> None:
         if not 1 <= prompt_lookup_min <= prompt_lookup_max:

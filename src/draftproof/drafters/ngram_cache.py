@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable, Sequence
 
 from draftproof.core.records import Observation, Selection
 from draftproof.drafters.builder import DraftBuilder
-from draftproof.drafters.protocol import Request, Wants
+from draftproof.drafters.protocol import Memory, Request, Wants
 from draftproof.drafters.stores.ngram_tables import LONGEST, Counts, GrowingTable, StoredTable
 
 LAX = ((2, 66), (2, 50), (1, 50), (1, 50))
@@ -35,6 +35,7 @@ class NGramCache:
     selections: frozenset[Selection] = frozenset({"fixed"})
     trees = False
     wants = Wants()
+    memories: tuple[Memory, ...] = ()
 
     def __init__(self, stored: StoredTable | None = None) -> None:
         self.stored = stored

@@ -19,7 +19,7 @@ from array_api_compat import array_namespace, device
 from draftproof.core.history import common_prefix
 from draftproof.core.records import Array, Observation, Selection
 from draftproof.drafters.builder import DraftBuilder
-from draftproof.drafters.protocol import Request, Wants
+from draftproof.drafters.protocol import Memory, Request, Wants
 from draftproof.errors import InvalidLogitsError, UsageError
 from draftproof.models.protocol import LanguageModel, Output, Step
 from draftproof.models.spelling import whole_characters
@@ -37,6 +37,7 @@ class OtherTokenizer:
     name = "draft_model"
     trees = False
     wants = Wants()
+    memories: tuple[Memory, ...] = ()
 
     def __init__(
         self, model: LanguageModel, between: Vocabularies, route: Route = "auto", draft_sample_method: str = "probabilistic"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from draftproof.core.records import Observation, Selection
+from draftproof.drafters.stores.memory import Memory as Memory
 from draftproof.models.protocol import LanguageModel, Output, Step
 
 if TYPE_CHECKING:
@@ -93,7 +94,8 @@ class Renewable(Protocol):
 
 class Drafter(Protocol):
     """name: as in `speculative_config["method"]`. selections: the kinds of draft it may build, so that a rule that cannot
-    verify them is refused before the first token. trees: whether its drafts may branch. wants: see `Wants`.
+    verify them is refused before the first token. trees: whether its drafts may branch. wants: see `Wants`. memories: what it
+    keeps from earlier requests and drafts from; () where requests share nothing.
 
     May have too: `tree`, the one shape of its drafts, or `most_read(depth)`, the most tokens the target reads for a draft of
     that many levels where that is not one a level; a length that adapts weighs costs by it."""
@@ -102,6 +104,7 @@ class Drafter(Protocol):
     selections: frozenset[Selection]
     trees: bool
     wants: Wants
+    memories: tuple[Memory, ...]
 
     def open(self, request: Request) -> DraftSession:
         """The state for one request; called once per sequence."""

@@ -17,7 +17,7 @@ from heapq import heappop, heappush
 from draftproof.core.records import ROOT, Observation, Selection
 from draftproof.core.tree import TreeShape
 from draftproof.drafters.builder import DraftBuilder
-from draftproof.drafters.protocol import Request, Wants
+from draftproof.drafters.protocol import Memory, Request, Wants
 
 RANKS = (0.50, 0.15, 0.08, 0.05, 0.035, 0.025, 0.02, 0.015)
 """How likely the target's best ids of each rank are thought to be right, for choosing a shape; only speed depends on it."""
@@ -30,6 +30,7 @@ class Recycling:
 
     name = "recycling"
     selections: frozenset[Selection] = frozenset({"fixed"})
+    memories: tuple[Memory, ...] = ()
 
     def __init__(self, max_nodes: int = 24, depth: int = 6, *, tree: TreeShape | None = None, trees: bool = True) -> None:
         self.tree = (

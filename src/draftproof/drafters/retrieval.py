@@ -14,7 +14,7 @@ from collections.abc import Hashable, Sequence
 
 from draftproof.core.records import Observation, Selection
 from draftproof.drafters.builder import DraftBuilder
-from draftproof.drafters.protocol import Request, Wants
+from draftproof.drafters.protocol import Memory, Request, Wants
 from draftproof.drafters.stores.grow import likeliest, place
 from draftproof.drafters.stores.suffix_array import END, SuffixArray
 
@@ -34,6 +34,7 @@ class Retrieval:
     name = "retrieval"
     selections: frozenset[Selection] = frozenset({"fixed"})
     wants = Wants()
+    memories: tuple[Memory, ...] = ()
 
     def __init__(self, corpus: SuffixArray, max_nodes: int = 32, *, trees: bool = True) -> None:
         self.corpus, self.max_nodes, self.trees = corpus, max_nodes, trees

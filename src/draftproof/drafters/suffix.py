@@ -19,7 +19,7 @@ from collections.abc import Hashable, Iterator, Sequence
 
 from draftproof.core.records import Observation, Selection
 from draftproof.drafters.builder import DraftBuilder
-from draftproof.drafters.protocol import Foreseen, Request, Wants
+from draftproof.drafters.protocol import Foreseen, Memory, Request, Wants
 from draftproof.drafters.stores.automaton import Match, SuffixAutomaton
 from draftproof.drafters.stores.grow import Planned, likeliest, place
 from draftproof.drafters.stores.outputs import SharedOutputs
@@ -52,6 +52,7 @@ class Suffix:
         self.trees = tree
         keeps = max_cached_requests > 0 and max_cached_tokens > 0
         self.shared = SharedOutputs(max_tree_depth, max_cached_requests, max_cached_tokens) if keeps else None
+        self.memories: tuple[Memory, ...] = () if self.shared is None else (self.shared,)
 
     def open(self, request: Request) -> SuffixSession:
         return SuffixSession(self, request)

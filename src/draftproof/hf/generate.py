@@ -118,10 +118,11 @@ class _Job:
         """The new ids of each row, and its statistics."""
         seed = 0 if self._greedy else int(torch.randint(2**63 - 1, ()))
         params = [self._decoder.checked(row.prompt, self._params(row, number, seed)) for number, row in enumerate(self._batch)]
+        copies = [sum(other.prompt == row.prompt for other in self._batch[:number]) for number, row in enumerate(self._batch)]
         rows = [
             Row(
                 row.prompt,
-                partial(self._open, row, one, number, self._stopper(row, input_ids.device), _put(streamer)),
+                partial(self._open, row, one, copies[number], self._stopper(row, input_ids.device), _put(streamer)),
                 self._decoder.reads_states(one),
             )
             for number, (row, one) in enumerate(zip(self._batch, params, strict=True))
@@ -139,12 +140,12 @@ class _Job:
         self,
         row: asked.Row,
         params: SamplingParams,
-        number: int,
+        copy: int,
         stopper: CriteriaStopper,
         on_round: Callable[[Round], None] | None,
         session: Session,
     ) -> Sample:
-        sample = self._decoder.sample(session, row.prompt, params, number, on_round=on_round)
+        sample = self._decoder.sample(session, row.prompt, params, copy, on_round=on_round)
         sample.generation.stopper = stopper
         return sample
 

@@ -45,6 +45,7 @@ class Row:
         params = SamplingParams()  # vLLM does not show the request's own; what they forbid is rejected
         laws = LawPipeline(params, num_prompt_tokens=len(prompt), vocab_size=verifier.vocab_size)
         target = cast(LanguageModel, verifier)
+        self._stream = stream_key(0, prompt=self._context)
         self._session = drafter.open(Request(tuple(self._context), params, laws, target))
         self._controller = length_controller(config, drafter)
 
@@ -89,7 +90,7 @@ class Row:
         remaining = self._verifier.max_length - self.length
         depth = max(min(longest, remaining - 1), 0)
         depth = depth if self._controller is None else self._decided(depth, remaining)
-        chance = KeyedChance(stream_key(0, 0), self.length)
+        chance = KeyedChance(self._stream, self.length)
         policy = None if self._controller is None else self._controller.go_on
         worth = None if self._controller is None else self._controller.room
         builder = DraftBuilder(chance, depth=depth, vocab_size=self._verifier.vocab_size, policy=policy, worth=worth)

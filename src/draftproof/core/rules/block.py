@@ -19,6 +19,7 @@ class Block:
     lossless = True
     trees = False
     coupled = False
+    text_follows_seed = False
     selections: frozenset[Selection] = frozenset({"fixed", "iid", "without_replacement"})
 
     def verify(self, draft: Draft, target_laws: TargetLaws, chance: Chance) -> Verdict:

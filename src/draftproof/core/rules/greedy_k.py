@@ -21,6 +21,7 @@ class GreedyK:
     lossless = True
     trees = True
     coupled = False
+    text_follows_seed = False
     selections: frozenset[Selection] = frozenset({"fixed", "top_k_plus_one"})
 
     def verify(self, draft: Draft, target_laws: TargetLaws, chance: Chance) -> Verdict:

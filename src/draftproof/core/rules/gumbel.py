@@ -23,6 +23,7 @@ class Gumbel:
     lossless = True
     trees = True
     coupled = True
+    text_follows_seed = True
     selections: frozenset[Selection] = frozenset({"fixed", "iid", "without_replacement", "top_k_plus_one"})
 
     def verify(self, draft: Draft, target_laws: TargetLaws, chance: Chance) -> Verdict:

@@ -22,6 +22,7 @@ class KSeq:
     lossless = True
     trees = True
     coupled = False
+    text_follows_seed = False
     selections: frozenset[Selection] = frozenset({"fixed", "iid"})
 
     def verify(self, draft: Draft, target_laws: TargetLaws, chance: Chance) -> Verdict:

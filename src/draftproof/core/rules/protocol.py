@@ -28,13 +28,16 @@ class TargetLaws(Protocol):
 
 class Rule(Protocol):
     """name: as reports show it. lossless: the output law is the target's. selections: kinds of draft it may verify. trees:
-    whether it takes drafts that branch. coupled: whether drafter and target must draw with shared noise (`CoupledChance`)."""
+    whether it takes drafts that branch. coupled: whether drafter and target must draw with shared noise (`CoupledChance`).
+    text_follows_seed: every token it emits is the target's own draw at its position, so that the text for a seed is plain
+    decoding's whatever is drafted. Under any other rule drafts and their lengths shape the text, though not its law."""
 
     name: str
     lossless: bool
     selections: frozenset[Selection]
     trees: bool
     coupled: bool
+    text_follows_seed: bool
 
     def verify(self, draft: Draft, target_laws: TargetLaws, chance: Chance) -> Verdict:
         """Decide one draft. The verdict's path starts at a first-level node; its token follows the last accepted one."""

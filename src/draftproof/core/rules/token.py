@@ -20,6 +20,7 @@ class Token:
     lossless = True
     trees = False
     coupled = False
+    text_follows_seed = False
     selections: frozenset[Selection] = frozenset({"fixed", "iid", "without_replacement"})
 
     def verify(self, draft: Draft, target_laws: TargetLaws, chance: Chance) -> Verdict:

@@ -23,6 +23,7 @@ class Traversal:
     lossless = True
     trees = True
     coupled = False
+    text_follows_seed = False
     selections: frozenset[Selection] = frozenset({"fixed", "iid", "without_replacement"})
 
     def verify(self, draft: Draft, target_laws: TargetLaws, chance: Chance) -> Verdict:

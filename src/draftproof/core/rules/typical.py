@@ -24,6 +24,7 @@ class Typical:
     lossless = False
     trees = True
     coupled = False
+    text_follows_seed = False
     selections: frozenset[Selection] = frozenset({"fixed", "iid", "without_replacement", "top_k_plus_one"})
 
     def verify(self, draft: Draft, target_laws: TargetLaws, chance: Chance) -> Verdict:

@@ -11,11 +11,12 @@ from collections.abc import Iterator, Sequence
 from threading import Lock
 
 from draftproof.drafters.stores.automaton import BREAK, SuffixAutomaton
+from draftproof.drafters.stores.memory import Memory
 
 PARTS = 4
 
 
-class SharedOutputs:
+class SharedOutputs(Memory):
     """At most `max_requests` outputs and `max_tokens` tokens. depth: as in `SuffixAutomaton`. `version` counts what was added.
     With several threads, read under `lock`."""
 

@@ -1,0 +1,45 @@
+"""No two requests over what a drafter remembers share coins."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from draftproof import SamplingParams, SpeculativeDecoder, TableModel
+from draftproof.drafters.stores.memory import Memory, take_opening
+from draftproof.drafters.suffix import Suffix
+
+PROMPT = [0, 1, 2, 0, 1]
+TARGET = TableModel([[0.6, 0.2, 0.2], [0.2, 0.6, 0.2], [0.2, 0.2, 0.6]])
+
+
+def test_no_two_requests_that_share_a_memory_have_a_number():
+    """Whatever memories they have beside it, in whatever order, and from several threads."""
+    one, two, three = Memory(), Memory(), Memory()
+    assert take_opening(()) == 0
+    assert [take_opening(over) for over in [(one,), (two,), (two, one), (one, two), (three,), (one,)]] == [1, 1, 2, 3, 1, 4]
+    with ThreadPoolExecutor(8) as pool:
+        taken = list(pool.map(lambda _: take_opening((one, three)), range(400)))
+    assert len(set(taken)) == 400
+
+
+@pytest.mark.parametrize("rule", ["token", "match"])
+def test_the_seed_again_over_a_store_has_coins_of_its_own_where_drafts_shape_the_text(rule):
+    """Under `match` the text follows the seed, with the store or without."""
+    config = {"num_speculative_tokens": 3, "rule": rule}
+    made = SpeculativeDecoder(Suffix(max_cached_requests=4), TARGET, speculative_config=config)
+    params = SamplingParams(max_tokens=8, seed=3)
+    streams = []
+    generation = made._generation
+
+    def watched(*asked):
+        running = generation(*asked)
+        streams.append(running.chance_at(0).key)
+        return running
+
+    made._generation = watched
+    for _ in range(3):
+        made.generate(PROMPT, params)
+    plain = made.plain._generation(made.target.open(), tuple(PROMPT), params, 0, False).chance_at(0).key
+    assert (set(streams) == {plain}) if rule == "match" else (len({plain, *streams}) == 4)
