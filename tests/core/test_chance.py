@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from draftproof.core.chance import KeyedChance, Purpose, stream_key, threefry2x32, unit_interval
+from draftproof.core.chance import KeyedChance, Purpose, copy_seed, stream_key, threefry2x32, unit_interval
+from draftproof.core.coupled import noise_uniforms
 
 
 @pytest.mark.parametrize(
@@ -45,9 +46,84 @@ def test_target_draws_depend_on_the_position_alone():
     assert KeyedChance(key, 10).uniform(Purpose.DRAFT, 4) != KeyedChance(key, 14).uniform(Purpose.DRAFT, 0)
 
 
-@pytest.mark.parametrize("seed, sample", [(0, 1), (1, 0), (2**63 - 1, 0), (0, 2**31)])
-def test_streams_differ(seed, sample):
-    assert stream_key(seed, sample) != stream_key(0, 0)
+def every_bit_counts(key, bits):
+    """Whether each of the `bits` lowest bits of the one argument of `key` changes it, and no two changes agree."""
+    return len({key(0), *(key(1 << bit) for bit in range(bits))}) == bits + 1
+
+
+def kept(bits):
+    """The fault of a field that is cut to its lowest `bits` bits."""
+    return (1 << bits) - 1
+
+
+STREAM_FIELDS = {
+    "seed": lambda value: stream_key(value),
+    "sample": lambda value: stream_key(0, value),
+    "opening": lambda value: stream_key(0, opening=value),
+    "first id of the prompt": lambda value: stream_key(0, prompt=(value, 5)),
+    "last id of the prompt": lambda value: stream_key(0, prompt=(*range(5000), value)),
+    "copy": lambda value: copy_seed(3, value),
+    "seed of a copy": lambda value: copy_seed(value, 3),
+}
+ROUND_FIELDS = {
+    "position of a target draw": (32, lambda value: KeyedChance((1, 2), value).uniform(Purpose.TARGET, 0)),
+    "depth of a target draw": (23, lambda value: KeyedChance((1, 2), 0).uniform(Purpose.TARGET, value)),
+    "start of a round": (32, lambda value: KeyedChance((1, 2), value).uniform(Purpose.DRAFT, 3)),
+    "node": (23, lambda value: KeyedChance((1, 2), 9).uniform(Purpose.ACCEPT, value)),
+    "first word of the key": (32, lambda value: KeyedChance((value, 0), 9).uniform(Purpose.DRAFT, 3)),
+    "second word of the key": (32, lambda value: KeyedChance((0, value), 9).uniform(Purpose.DRAFT, 3)),
+    "position of shared noise": (32, lambda value: float(noise_uniforms((1, 2), value, np.array([3]))[0])),
+    "token of shared noise": (24, lambda value: float(noise_uniforms((1, 2), 7, np.array([value]))[0])),
+}
+
+
+@pytest.mark.parametrize("field", STREAM_FIELDS)
+def test_every_bit_of_a_stream_counts(field):
+    """A seed cut to 32 bits, an index to 16, ids to bytes, and a prompt's end beyond 4,096 tokens would be seen."""
+    assert every_bit_counts(STREAM_FIELDS[field], 64)
+    assert not every_bit_counts(lambda value: STREAM_FIELDS[field](value & kept(63)), 64)
+
+
+@pytest.mark.parametrize("field", ROUND_FIELDS)
+def test_every_bit_of_a_rounds_keys_counts(field):
+    """A round that begins beyond 4,096 tokens, a node beyond 64, noise beyond 256 positions."""
+    bits, key = ROUND_FIELDS[field]
+    assert every_bit_counts(key, bits)
+    assert not every_bit_counts(lambda value: key(value & kept(bits - 1)), bits)
+
+
+def test_the_length_of_a_prompt_and_the_order_of_fields_count():
+    keys = [stream_key(0), stream_key(0, prompt=(0,)), stream_key(0, prompt=(0, 0)), stream_key(1), stream_key(0, 1)]
+    keys += [stream_key(0, opening=1), stream_key(0, prompt=(1,)), stream_key(0, prompt=(0, 1)), stream_key(0, prompt=(1, 0))]
+    assert len(set(keys)) == len(keys)
+    assert stream_key(-1) == stream_key(2**64 - 1), "64 bits of a seed"
+
+
+def test_a_stream_is_the_same_on_every_machine():
+    """BLAKE2b over little-endian words of 64 bits; pinned, so that a seed's text outlives this version."""
+    assert stream_key(42, 1, prompt=(5, 9, 2), opening=3) == (0x4AC96912, 0x841A153)
+    assert copy_seed(42, 1) == 2117409155951002 < 2**53
+
+
+def test_no_two_draws_of_a_request_have_one_counter(monkeypatch):
+    """The words that Threefry is asked for, over purposes, starts and nodes at every edge: each once, but for target draws,
+    which agree where the position does."""
+    asked = {}
+    monkeypatch.setattr("draftproof.core.chance.threefry2x32", lambda key, counter: counter)
+    monkeypatch.setattr("draftproof.core.chance.unit_interval", lambda words: words)
+    starts, nodes = (0, 1, 255, 256, 4095, 4096, 2**31, 2**32 - 2**24), (0, 1, 63, 64, 65, 255, 256, 4096, 2**24 - 2)
+    for start, purpose, node in product(starts, set(Purpose) - {Purpose.NOISE}, nodes):
+        what = (purpose, start + node) if purpose is Purpose.TARGET else (purpose, start, node)
+        counter = KeyedChance((0, 0), start).uniform(purpose, node)
+        assert asked.setdefault(counter, what) == what
+    for position, token in product((0, 256, 2**31), (0, 1, 2**24 - 1)):
+        assert asked.setdefault((position, token + (Purpose.NOISE << 24)), "noise") == "noise"
+
+
+def test_what_has_no_key_of_its_own_is_refused():
+    for node in (-2, 2**24 - 1):
+        with pytest.raises(ValueError, match="has no key of its own"):
+            KeyedChance((0, 0), 5).uniform(Purpose.ACCEPT, node)
 
 
 def test_numpy_and_torch_decide_alike():

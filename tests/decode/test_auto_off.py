@@ -180,7 +180,8 @@ def test_decisions_and_reasons_are_in_the_statistics():
 
 def test_costs_are_measured_when_the_pair_is_made_and_none_are_given():
     target = TableModel([[0.6, 0.4], [0.3, 0.7]])
-    made = SpeculativeDecoder(target, target, speculative_config={"method": "draft_model", "model": "d", "adaptive": True})
+    config = {"method": "draft_model", "model": "d", "adaptive": True, "rule": "match"}
+    made = SpeculativeDecoder(target, target, speculative_config=config)
     costs = RoundCosts.from_dict(made.config.costs["draft_model"])
     assert costs.verify[0] == (1, 1.0)
     assert costs.verify[-1][0] == made.config.num_speculative_tokens + 1

@@ -19,7 +19,9 @@ def test_passes_on_a_gpu_are_waited_for_while_costs_are_measured_and_not_in_deco
     waited = []
     monkeypatch.setattr(torch.cuda, "synchronize", waited.append)
     target, draft = OnGPU(LAWS), OnGPU(LAWS)
-    made = SpeculativeDecoder(draft, target, speculative_config={"adaptive": "survival", "num_speculative_tokens": 2})
+    made = SpeculativeDecoder(
+        draft, target, speculative_config={"adaptive": "survival", "rule": "match", "num_speculative_tokens": 2}
+    )
     assert set(waited) == {OnGPU.device}
     assert len(waited) >= 5 + 2 * 5, "a pass for every token decoded plainly, and more for those drafted and verified"
     before = len(waited)

@@ -133,7 +133,7 @@ def test_an_interrupt_in_a_forward_pass_leaves_the_decoder_usable(monkeypatch):
 
 @pytest.mark.parametrize("rule", ["token", "match"])
 def test_prompts_of_a_list_share_no_coins_and_each_is_what_it_is_alone(rule):
-    """One seed for all: copies of a prompt differ, the first is the text it has alone, and each replays by the seed it reports."""
+    """One seed for all: copies of a prompt differ, the first is its text alone, and each replays by the seed it reports."""
     made, params = decoder(rule=rule), SamplingParams(seed=11, **HOT)
     prompts = [PROMPT, [7, 7, 3], PROMPT, PROMPT, [7, 7, 3]]
     together = made.generate(prompts, params)

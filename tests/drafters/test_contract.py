@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -11,6 +14,7 @@ from draftproof.core.pipeline import LawPipeline
 from draftproof.core.round_costs import RoundCosts
 from draftproof.core.rules import RULES
 from draftproof.core.tree import TreeShape
+from draftproof.decode.measured_costs import measured_costs
 from draftproof.decode.methods import drafting_methods
 from draftproof.drafters.auto import Auto
 from draftproof.drafters.builder import DraftBuilder
@@ -36,6 +40,7 @@ from tiny import llama
 
 CYCLE = [[1.0 if j == (i + 1) % 8 else 0.0 for j in range(8)] for i in range(8)]
 TARGET = TableModel(CYCLE, name="target", hidden=random_state)
+UNEVEN = TableModel(np.random.default_rng(3).dirichlet(np.ones(8), 8), name="uneven", hidden=random_state)
 LIKELY = TableModel([[0.6 if j == (i + 1) % 8 else 0.4 / 7 for j in range(8)] for i in range(8)], name="draft")
 TREE = TreeShape.from_levels((2, 2, 1, 1))
 CORPUS = np.arange(40) % 8
@@ -100,6 +105,42 @@ def depth(parents):
 def test_every_method_is_held_to_the_contract(method):
     made = {drafter().name for drafter in DRAFTERS.values()}
     assert method in made, f"method {method!r} has no entry in DRAFTERS of tests/drafters/test_contract.py: add one"
+
+
+def wild_clock(seed):
+    """Seconds that have nothing to do with the time: every look finds a thousandth to a thousand of them gone."""
+    rng, now = np.random.default_rng(seed), [0.0]
+
+    def look():
+        now[0] += float(10 ** rng.uniform(-3, 3))
+        return now[0]
+
+    return look
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"adaptive": "survival"},
+        {"adaptive": "lab", "auto_off": False},
+        {"adaptive": "heuristic", "auto_off": True},
+        {"adaptive": "fixed", "auto_off": 0.05},
+    ],
+    ids=lambda setting: setting["adaptive"],
+)
+def test_a_seed_gives_one_text_whatever_the_clock_says(drafter, setting, monkeypatch):
+    """Costs timed when a decoder is made set draft lengths, and under `token` the text depends on lengths."""
+    texts = set()
+    for number in range(3):
+        look = wild_clock(number)
+        for module in [module for name, module in sys.modules.items() if name.startswith("draftproof.")]:
+            if hasattr(module, "perf_counter"):
+                monkeypatch.setattr(module, "perf_counter", look)
+        monkeypatch.setattr("draftproof.decode.adapt.measured_costs", partial(measured_costs, clock=look))
+        made = SpeculativeDecoder(drafter, UNEVEN, speculative_config={"num_speculative_tokens": 4} | setting)
+        results = [made.generate(PROMPT, SamplingParams(max_tokens=16, seed=seed)) for seed in range(2)]
+        texts.add(tuple(result.token_ids for result in results))
+    assert len(texts) == 1
 
 
 def test_it_declares_itself(drafter):

@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 from draftproof.core.round_costs import RoundCosts
+from draftproof.decode.counted_costs import counted_costs
 from draftproof.decode.length import LengthController, Member
 from draftproof.decode.lengths import LENGTHS
 from draftproof.decode.lengths.auto_off import Ledger
@@ -30,10 +31,13 @@ def weighs_costs(config: SpeculativeConfig, drafter: Drafter) -> bool:
 
 
 def with_costs(decoder: SpeculativeDecoder) -> SpeculativeConfig:
-    """The decoder's configuration with a table of costs in it, measured if it needs one and was given none."""
+    """The decoder's configuration with a table of costs in it, if it needs one and was given none: measured where the clock
+    cannot change a text, or is asked to (`live`), else counted, so that a seed gives one text."""
     if not needs_costs(decoder.config, decoder.drafter):
         return decoder.config
-    return replace(decoder.config, costs={name: costs.as_dict() for name, costs in measured_costs(decoder).items()})
+    timed = decoder.rule.text_follows_seed or LENGTHS[decoder.config.length_rule].live
+    found = measured_costs(decoder) if timed else counted_costs(decoder)
+    return replace(decoder.config, costs={name: costs.as_dict() for name, costs in found.items()})
 
 
 def length_controller(config: SpeculativeConfig, drafter: Drafter | None) -> LengthController | None:

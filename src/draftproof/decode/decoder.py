@@ -23,6 +23,9 @@ from draftproof.drafters.stores.memory import take_opening
 from draftproof.errors import UsageError
 from draftproof.models.protocol import Session
 
+FOLLOWS_CLOCK = 'adaptive "live" follows the clock: the seed may give another text of the same law the next time'
+"""Said of a text that only chance would repeat."""
+
 
 class SpeculativeDecoder(Decoder):
     """A target with a drafter.
@@ -158,7 +161,9 @@ class SpeculativeDecoder(Decoder):
     def statistics(self, samples: Sequence[Sample], params: SamplingParams) -> Statistics:
         """The totals of samples of one request, with the method and the rule that made them."""
         totals, rule, drafter = super().statistics(samples, params), self.rule_for(params), self.drafter_for(params)
-        notes = tuple(dict.fromkeys((*self.config.notes, *totals.notes)))
+        follows_clock = self.config.length_rule == "live" and not rule.text_follows_seed and drafter is not None
+        said = (*self.config.notes, *((FOLLOWS_CLOCK,) if follows_clock else ()), *totals.notes)
+        notes = tuple(dict.fromkeys(said))
         method = drafter.name if drafter else "none"
         return replace(totals, method=method, rule=rule.name, lossless=rule.lossless, notes=notes)
 

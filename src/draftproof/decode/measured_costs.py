@@ -1,4 +1,5 @@
-"""The table of costs of a pair, measured once when it is loaded, for drafts whose length adapts.
+"""The table of costs of a pair, measured once when it is loaded, for drafts whose length adapts and cannot change the text
+(elsewhere costs are counted: `counted_costs`), and for `live`.
 
 Medians of some passes, as many as fit into a few seconds. The table becomes part of the configuration
 (`speculative_config["costs"]`), so that a recorded run can be repeated on another day, when the same machine would be measured

@@ -1,0 +1,87 @@
+"""The table of costs of a pair, counted from what the models are, not timed: the same on every day and on every machine.
+
+Under a rule whose text depends on how long drafts are, costs that were timed when a decoder was made would make the text of a
+seed depend on how busy the machine was then. What is counted: the bytes of weights that a pass reads, its layers, how wide the
+weights are, and on what kind of device. Curves and prices are medians of measurements on machines of each kind (docs/log.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from draftproof.core.round_costs import RoundCosts
+from draftproof.decode.measured_costs import draft_model_of, members
+from draftproof.drafters.protocol import Drafter
+
+if TYPE_CHECKING:
+    from draftproof.decode.decoder import SpeculativeDecoder
+
+Curve = tuple[tuple[int, float], ...]
+
+PACKED: Curve = ((1, 1.0), (3, 1.2), (9, 2.0), (17, 3.2), (33, 5.5))
+HALF: Curve = ((1, 1.0), (5, 1.05), (9, 1.18), (17, 1.45), (33, 1.95))
+SINGLE: Curve = ((1, 1.0), (2, 1.5), (9, 1.85), (17, 2.3), (33, 3.0))
+ACCELERATOR: Curve = ((1, 1.0), (17, 1.1), (65, 1.3))
+"""Tokens of a target pass -> its time, by the width of the weights, and on a device that computes far faster than it reads."""
+
+LAYER_ON_CPU, LAYER_ON_ACCELERATOR = 5e6, 2e9
+"""Bytes that could be read in the time that starting one layer's work takes."""
+FIXED = 0.02
+"""What a round that drafts takes outside passes, in passes over one token."""
+
+
+def counted_costs(decoder: SpeculativeDecoder) -> dict[str, RoundCosts]:
+    """Drafter -> costs, of every drafter `decoder` has."""
+    assert decoder.drafter is not None
+    target: Any = decoder.target
+    on_cpu = getattr(getattr(target, "device", None), "type", "cpu") == "cpu"
+    curve = _curve(_weights(getattr(target, "module", None))) if on_cpu else ACCELERATOR
+    (_, last), reads = curve[-1], curve[-1][0] - 1
+    token = (last - 1.0) / reads
+    found = {}
+    for name, drafter in members(decoder.drafter).items():
+        step = _step(drafter, target, LAYER_ON_CPU if on_cpu else LAYER_ON_ACCELERATOR)
+        found[name] = RoundCosts(curve, draft=step, read=step * token, prompt=token, fixed=FIXED)
+    return found
+
+
+def _step(drafter: Drafter, target: Any, layer: float) -> float:
+    """A step of the drafter in target passes; 0 where it runs no network, 1 where the sizes are not known."""
+    model: Any = draft_model_of(drafter)
+    heads = getattr(drafter, "heads", None)
+    network = getattr(model, "module", None) if model is not None else getattr(drafter, "head", heads)
+    if network is None:
+        return 0.0 if model is None else 1.0
+    own, whole = _work(network, layer), _work(getattr(target, "module", None), layer)
+    if not own or not whole:
+        return 1.0
+    steps = 1 if heads is None else max(int(heads.config.num_heads), 1)  # all of Medusa's heads make one draft
+    return own / whole / steps
+
+
+def _work(module: Any, layer: float) -> float:
+    """What a pass over one token reads, in bytes, with what its layers cost beside; 0 for what shows no weights."""
+    weights = _weights(module)
+    blocks = getattr(getattr(module, "config", None), "num_hidden_layers", None) or 1
+    return sum(weight.numel() * weight.element_size() for weight in weights) + (1 + blocks) * layer if weights else 0.0
+
+
+def _weights(module: Any) -> list[Any]:
+    """The weights that every pass reads: all but an embedding that is no output layer too, of which it reads a row."""
+    if not hasattr(module, "parameters"):
+        return []
+    weights = {id(weight): weight for weight in module.parameters()}
+    if hasattr(module, "get_output_embeddings"):
+        output, embedding = module.get_output_embeddings(), module.get_input_embeddings()
+        if output is not None and output.weight is not embedding.weight:
+            weights.pop(id(embedding.weight), None)
+    return list(weights.values())
+
+
+def _curve(weights: Iterable[Any]) -> Curve:
+    """By the bytes of the mean weight; of weights that are not shown, the middle one."""
+    weights = list(weights)
+    count = sum(weight.numel() for weight in weights)
+    width = sum(weight.numel() * weight.element_size() for weight in weights) / count if count else 2.0
+    return PACKED if width < 1.5 else HALF if width < 3.0 else SINGLE

@@ -1,0 +1,119 @@
+"""Laws across requests: lists with a schedule, copies, stores that outlive a request, clocks; and the keys that would bias them."""
+
+from __future__ import annotations
+
+import pytest
+
+from draftproof import TableModel
+from draftproof.audit.exact import TOLERANCE
+from draftproof.audit.requests import Case, EnumeratedDecoder, prove_requests
+from draftproof.core.chance import stream_key
+from draftproof.core.round_costs import RoundCosts
+from draftproof.drafters.suffix import Suffix
+
+ENDING = TableModel([[0.4, 0.3, 0.3]] * 3, eos_token_ids=[2])
+SURE = TableModel([[0.9, 0.05, 0.05]] * 3)
+GOING_ON = TableModel([[0.5, 0.3, 0.2], [0.3, 0.5, 0.2], [0.2, 0.3, 0.5]])
+SCHEDULE = {"num_speculative_tokens": 1, "num_speculative_tokens_per_batch_size": [[1, 1, 0], [2, 8, 1]]}
+DRAFTS_MATTER = ("token", "block", "rrs", "traversal", "k_seq", "greedy_k")
+
+
+def schedule(prompts, rule="token"):
+    """A row drafts only while it has a neighbour."""
+    return Case(lambda: EnumeratedDecoder(SURE, ENDING, speculative_config=SCHEDULE | {"rule": rule}), prompts, (2, 3))
+
+
+def store(rule, together=False):
+    """The same request twice, over outputs of finished requests."""
+
+    def make():
+        config = {"num_speculative_tokens": 2, "rule": rule}
+        return EnumeratedDecoder(Suffix(max_cached_requests=4), GOING_ON, speculative_config=config)
+
+    return Case(make, ((0,), (0,)), (2, 3), together)
+
+
+def live():
+    """Two rows whose lengths follow a clock that everything done so far moves, neighbours included. Whether a draft pays is a
+    close thing, so that one round's times decide about the next one."""
+    target, draft = TableModel([[0.6, 0.4]] * 2), TableModel([[0.9, 0.1]] * 2)
+    costs = RoundCosts(verify=((1, 1.0), (3, 1.3)), draft=0.1).as_dict()
+    config = {"num_speculative_tokens": 1, "adaptive": "live", "auto_off": 0.9, "costs": costs, "rule": "token"}
+    return Case(lambda: EnumeratedDecoder(draft, target, speculative_config=config), ((0, 0), (0,)), (3, 4))
+
+
+TWO_PROMPTS, COPIES = ((0, 0), (0,)), ((0,), (0,))
+CASES = {
+    **{f"schedule, two prompts, {rule}": schedule(TWO_PROMPTS, rule) for rule in ("token", "block")},
+    "schedule, copies": schedule(COPIES),
+    **{f"store, {rule}": store(rule) for rule in DRAFTS_MATTER},
+    "store, copies side by side": store("token", together=True),
+    "live": live(),
+}
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Seconds that jump by what every row has drawn so far."""
+    run = {}
+
+    def begun(self, value):
+        self.__dict__["world"], run["world"], run["looks"], run["now"] = value, value, 0, 0.0
+
+    def look():
+        run["looks"] += 1
+        drawn = sum((i + 1) * taken for i, taken in enumerate(run["world"].taken))
+        run["now"] += 4.0 ** ((drawn * run["looks"] + run["looks"]) % 7)
+        return run["now"]
+
+    monkeypatch.setattr(EnumeratedDecoder, "world", property(lambda self: self.__dict__["world"], begun), raising=False)
+    monkeypatch.setattr("draftproof.decode.generation.perf_counter", look)
+
+
+def plant(monkeypatch, fault):
+    """Leave the prompt, the copy or the opening of the memory out of the keys."""
+    keyed = {
+        "prompt": lambda seed, sample=0, *, prompt=(), opening=0: stream_key(seed, sample, opening=opening),
+        "opening": lambda seed, sample=0, *, prompt=(), opening=0: stream_key(seed, sample, prompt=prompt),
+    }
+    if fault == "copy":
+        monkeypatch.setattr("draftproof.decode.base.with_seeds_of_their_own", list)
+    else:
+        monkeypatch.setattr("draftproof.decode.decoder.stream_key", keyed[fault])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_requests_are_independent_and_each_has_the_targets_law(name, clock):
+    found = prove_requests(CASES[name])
+    assert found.tv <= TOLERANCE and found.joint_tv <= TOLERANCE, found
+    assert found.outcomes > 50
+
+
+def test_where_the_text_follows_the_seed_the_same_request_is_the_same_text_with_a_store_too():
+    """The two texts are one, so their joint law is no product; each has the target's law."""
+    found = prove_requests(store("match"))
+    assert found.tv <= TOLERANCE
+    assert found.joint_tv > 0.5
+
+
+@pytest.mark.parametrize(
+    "fault, name, least",
+    [
+        ("prompt", "schedule, two prompts, token", 0.04),
+        ("prompt", "schedule, two prompts, block", 0.04),
+        ("prompt", "live", 0.005),
+        ("copy", "schedule, copies", 0.04),
+        *[("opening", f"store, {rule}", 0.1) for rule in DRAFTS_MATTER],
+    ],
+)
+def test_a_key_without_it_is_seen_in_one_requests_own_law(fault, name, least, clock, monkeypatch):
+    plant(monkeypatch, fault)
+    assert prove_requests(CASES[name]).tv > least
+
+
+@pytest.mark.parametrize("fault, name", [("copy", "store, copies side by side"), ("prompt", "live")])
+def test_a_key_without_it_is_seen_in_the_joint_law(fault, name, clock, monkeypatch):
+    plant(monkeypatch, fault)
+    if fault == "copy":
+        plant(monkeypatch, "opening")  # either alone keeps them apart
+    assert prove_requests(CASES[name]).joint_tv > 0.1
