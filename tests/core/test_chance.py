@@ -116,8 +116,16 @@ def test_no_two_draws_of_a_request_have_one_counter(monkeypatch):
         what = (purpose, start + node) if purpose is Purpose.TARGET else (purpose, start, node)
         counter = KeyedChance((0, 0), start).uniform(purpose, node)
         assert asked.setdefault(counter, what) == what
-    for position, token in product((0, 256, 2**31), (0, 1, 2**24 - 1)):
-        assert asked.setdefault((position, token + (Purpose.NOISE << 24)), "noise") == "noise"
+    noise = []
+    monkeypatch.setattr(
+        "draftproof.core.coupled.threefry_words", lambda key, first, second: noise.append((first, second)) or (second,) * 2
+    )
+    for position in starts:
+        noise_uniforms((0, 0), position, np.array([0, 1, 255, 2**24 - 1]))
+    for first, second in noise:
+        for token, word in enumerate(second.tolist()):
+            assert asked.setdefault((first, word), (first, token)) == (first, token)
+    assert len(asked) > 4 * len(starts)
 
 
 def test_what_has_no_key_of_its_own_is_refused():

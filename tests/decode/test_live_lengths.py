@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from draftproof import SpeculativeDecoder
+from draftproof import SamplingParams, SpeculativeDecoder
 from draftproof.audit.toys import pairs
 from draftproof.core.records import Round, Seconds
 from draftproof.core.round_costs import RoundCosts
+from draftproof.decode.decoder import FOLLOWS_CLOCK
 from draftproof.decode.live_costs import LiveCosts
 from sampling import assert_law, draw_many, exact_law
 
@@ -68,3 +69,16 @@ def test_costs_of_trees_follow_the_clock_by_what_was_read():
     live.observe(Round(5, (0,) * 8, (-1, -1, -1, 0, 0, 1, 1, 2), (0,), ("replacement",), 0, 1, seconds=seconds), 2)
     assert live.costs.draft == pytest.approx(0.1 + 0.1 * (0.2 - 0.1))
     assert live.by_token.draft == live.costs.draft
+
+
+def test_a_text_that_follows_the_clock_says_so():
+    """And only where the clock can change it: not under `match`, not at temperature 0."""
+    pair = pairs()["markov"]
+
+    def notes(rule, temperature):
+        config = {"num_speculative_tokens": 2, "adaptive": "live", "costs": COSTS.as_dict(), "rule": rule}
+        made = SpeculativeDecoder(pair.draft, pair.target, speculative_config=config)
+        return made.generate(PROMPT, SamplingParams(max_tokens=3, seed=0, temperature=temperature)).stats.notes
+
+    assert FOLLOWS_CLOCK in notes("token", 1.0)
+    assert FOLLOWS_CLOCK not in notes("match", 1.0) and FOLLOWS_CLOCK not in notes("token", 0.0)

@@ -113,7 +113,9 @@ def test_further_samples_of_a_prompt_draft_too():
         streamed.setdefault(piece.index, []).extend(piece.token_ids)
     assert [list(output.token_ids) for output in result.outputs] == list(streamed.values())
     twice = decoder.generate([PROMPT, PROMPT], replace(params, n=1))
-    assert [[r.draft_tokens for r in one.rounds] for one in twice] == [[r.draft_tokens for r in result.rounds]] * 2
+    alone = [decoder.generate(PROMPT, replace(params, n=1, seed=one.seed)) for one in twice]
+    drafted = [[[r.draft_tokens for r in one.rounds] for one in several] for several in (twice, alone)]
+    assert drafted[0] == drafted[1] and drafted[0][0] == [r.draft_tokens for r in result.rounds]
 
 
 def test_more_levels_than_heads_are_refused():

@@ -1,4 +1,4 @@
-"""Laws across requests: lists with a schedule, copies, stores that outlive a request, clocks; and the keys that would bias them."""
+"""Laws across requests: lists with a schedule, copies, stores that outlive a request, clocks; and keys that bias them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """The exact joint law of several requests: whether one of them can tell another about coins that it has yet to use.
 
 What runs is the decoder itself, over a list of prompts or call after call, with every coin that it would toss walked through.
-Which coins coincide is read off the streams that the decoder made: equal keys are one coin, others are independent. A coin that
-is used twice is followed as an interval of what is known of it, so that the law of a decoder that shares coins comes out exactly.
+Which coins coincide is read off the streams that the decoder made: equal keys are one coin, others are independent. A coin
+that is used twice is followed as an interval of what is known of it, so that the law of a decoder that shares coins comes out
+exactly.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ class EnumeratedDecoder(SpeculativeDecoder):
 
 @dataclass(frozen=True)
 class Case:
-    """make: a decoder, before its first request. run: the requests, and their texts. prompts, limits: of each."""
+    """make: a decoder, before its first request. prompts, limits: of each request, all with one seed. together: as one list, or
+    call after call."""
 
     make: Callable[[], EnumeratedDecoder]
     prompts: tuple[Text, ...]
@@ -64,7 +66,7 @@ class Case:
     seed: int = 5
 
     def params(self) -> list[SamplingParams]:
-        """Every request's, all with one seed."""
+        """Every request's."""
         return [SamplingParams(max_tokens=limit, seed=self.seed) for limit in self.limits]
 
     def texts(self, world: EnumeratingChance) -> tuple[Text, ...]:
