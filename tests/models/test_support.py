@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import warnings
 
 import pytest
 import torch
+import transformers
 from transformers import (
     Gemma3TextConfig,
     GPTNeoConfig,
@@ -21,8 +23,11 @@ from transformers import (
     T5Config,
     T5ForConditionalGeneration,
 )
+from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING
+from transformers.utils.quantization_config import QuantizationMethod
 
 from draftproof.errors import UnsupportedModelError
+from draftproof.heads.target import target_view
 from draftproof.models import selfcheck
 from draftproof.models.hf import HFModel
 from draftproof.models.quantised import why_rows_mix
@@ -164,6 +169,30 @@ def compressed(**activations):
     return {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"input_activations": activations or None}}}
 
 
+def quark(**inputs):
+    return {"quant_method": "quark", "global_quant_config": {"weight": {"dtype": "int4"}, "input_tensors": inputs}}
+
+
+SCHEMES = {**AUTO_QUANTIZATION_CONFIG_MAPPING, **dict.fromkeys(("bitsandbytes",), transformers.BitsAndBytesConfig)}
+NEEDED = {"gptq": {"bits": 4}, "bitsandbytes": {"load_in_4bit": True}, "bitsandbytes_8bit": {"load_in_8bit": True}}
+NOT_FOR_TARGETS = {"bitsandbytes_8bit": "LLM.int8", "nvfp4": "in passes over several tokens", "fouroversix": "by all rows"}
+
+
+@pytest.mark.parametrize("scheme", sorted(SCHEMES))
+def test_every_scheme_of_transformers_is_known_as_an_object_and_as_saved(scheme):
+    """A new scheme of transformers fails here until it has an entry; so does one known by the text of an enum only."""
+    try:
+        live = SCHEMES[scheme](**NEEDED.get(scheme, {}))
+    except (ImportError, TypeError):  # wants its library, or its library's own objects
+        live = None
+    saved = {"quant_method": scheme} if live is None else json.loads(json.dumps(live.to_dict(), default=str))
+    for settings in (saved,) if live is None else (live, live.to_dict(), saved):
+        found = why_rows_mix(with_quantisation(settings))
+        assert (found is None) == (scheme not in NOT_FOR_TARGETS), found
+        assert found is None or NOT_FOR_TARGETS[scheme] in found
+    assert {method.value for method in QuantizationMethod} <= set(SCHEMES)
+
+
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
@@ -179,6 +208,16 @@ def compressed(**activations):
         ({"quant_method": "torchao", "quant_type": "int4_weight_only"}, None),
         ({"quant_method": "torchao", "quant_type": "Float8DynamicActivation(PerTensor())"}, "by tensor"),
         ({"quant_method": "quanto", "weights": "int8", "activations": "int8"}, "one scale for all rows"),
+        ({"quant_method": "torchao", "quant_type": {"default": {"_type": "Int8DynamicActivationInt8WeightConfig"}}}, None),
+        ({"quant_method": "torchao", "quant_type": {"default": {"_type": "Int8StaticActivationInt8WeightConfig"}}}, None),
+        (compressed(dynamic="local", strategy="tensor_group"), None),
+        (quark(is_dynamic=True, qscheme="per_tensor"), "Quark takes dynamic activation scales by tensor"),
+        (quark(is_dynamic=True, qscheme="per_channel"), None),
+        (quark(is_dynamic=False, qscheme="per_tensor"), None),
+        ({"quant_method": "auto-round", "bits": 4}, None),
+        ({"quant_method": "auto-round", "act_bits": 8, "act_group_size": 0}, "scales by tensor"),
+        ({"quant_method": "fouroversix", "dtype": "nvfp4"}, "nvfp4 activations by all rows"),
+        ({"quant_method": "fouroversix", "dtype": "mxfp4"}, None),
         ({"quant_method": "brand_new"}, "'brand_new' is not known here"),
     ],
 )
@@ -186,6 +225,77 @@ def test_schemes_whose_rows_influence_each_other_are_known(settings, reason):
     found = why_rows_mix(with_quantisation(settings))
     assert (found is None) == (reason is None)
     assert reason is None or re.search(reason, found)
+
+
+def by_all_rows(self, x):
+    """One scale from all rows of a pass, as a scheme that is not known here could have."""
+    scale = x.abs().amax() / 127
+    return torch.nn.functional.linear((x / scale).round() * scale, self.weight, self.bias)
+
+
+def test_rows_that_influence_each_other_are_found_by_reading():
+    module = llama()
+    for part in module.modules():
+        if isinstance(part, torch.nn.Linear):
+            part.forward = by_all_rows.__get__(part)
+    model = HFModel(module, name="own scheme")
+    with pytest.raises(UnsupportedModelError, match="own scheme cannot be a target: logits of a token changed with the tokens"):
+        check_target(model)
+
+
+class Int8Tensor(torch.Tensor):
+    """As torchao's: takes part in `linear` only, and is made of plain tensors."""
+
+    @staticmethod
+    def __new__(cls, codes, scale, act_quant_kwargs=None):
+        return torch.Tensor._make_wrapper_subclass(cls, codes.shape, dtype=scale.dtype)
+
+    def __init__(self, codes, scale, act_quant_kwargs=None):
+        self.codes, self.scale, self.act_quant_kwargs = codes, scale, act_quant_kwargs
+
+    def __tensor_flatten__(self):
+        return ["codes", "scale"], None
+
+    @staticmethod
+    def __tensor_unflatten__(inner, context, size, stride):
+        return Int8Tensor(**inner)
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        if function is torch.nn.functional.linear:
+            x, weight, *bias = args
+            return torch.nn.functional.linear(x, weight.codes.to(x.dtype) * weight.scale, *bias)
+        return super().__torch_function__(function, types, args, kwargs)
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        if function.overloadpacket in (torch.ops.aten.detach, torch.ops.aten.alias):
+            return Int8Tensor(args[0].codes, args[0].scale, args[0].act_quant_kwargs)
+        raise NotImplementedError(f"{function} of an Int8Tensor")
+
+
+def in_place(act_quant_kwargs=None):
+    """A model whose linear layers, the last included, were quantised in place."""
+    module = llama(tie_word_embeddings=False)
+    for part in module.modules():
+        if isinstance(part, torch.nn.Linear):
+            scale = part.weight.detach().abs().amax(dim=1, keepdim=True) / 127
+            codes = (part.weight.detach() / scale).round().to(torch.int8)
+            part.weight = torch.nn.Parameter(Int8Tensor(codes, scale, act_quant_kwargs), requires_grad=False)
+    return module
+
+
+def test_tensor_classes_of_a_library_are_read_and_lend_a_head_their_output_layer():
+    module = in_place()
+    target = HFModel(module)
+    assert target.rows_mix is None
+    view = target_view(target)
+    states = torch.randn(3, view.width)
+    torch.testing.assert_close(view.output(states), module.lm_head(states))
+    assert view.fingerprint == target_view(HFModel(in_place())).fingerprint
+    assert view.fingerprint != target_view(HFModel(llama(seed=1, tie_word_embeddings=False))).fingerprint
+    assert "by tensor" in HFModel(in_place("granularity=PerTensor()")).rows_mix
+    assert HFModel(in_place("granularity=PerRow(dim=-1)")).rows_mix is None
 
 
 def test_dynamic_int8_may_draft_and_is_no_target():

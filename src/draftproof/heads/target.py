@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from draftproof.errors import UsageError
 from draftproof.models.packed import sampled_weights
@@ -77,13 +78,24 @@ def target_view(target: LanguageModel) -> TargetView:
         vocab_size=target.vocab_size,
         num_layers=int(config.num_hidden_layers),
         embed=embed,
-        output_weight=output.weight.detach()[: target.vocab_size],
+        output_weight=dense_weight(output, config.hidden_size, module.dtype)[: target.vocab_size],
         output_bias=None if bias is None else bias.detach()[: target.vocab_size],
         fingerprint=fingerprint(module),
         config=config,
         tokenizer=getattr(target, "tokenizer", None),
         place=getattr(target, "output_device", None),
     )
+
+
+def dense_weight(layer: Any, width: int, dtype: torch.dtype) -> Tensor:
+    """The weight [rows, width] of a linear layer; of a quantised one, what it makes of the unit vectors."""
+    weight: Tensor = layer.weight.detach()
+    if weight.is_floating_point() and weight.shape[1:] == (width,) and not is_traceable_wrapper_subclass(weight):
+        return weight
+    with torch.no_grad():
+        columns: Tensor = layer(torch.eye(width, dtype=dtype, device=weight.device))
+        bias = getattr(layer, "bias", None)
+        return (columns if bias is None else columns - bias).T.contiguous()
 
 
 def fingerprint(module: Any) -> str:

@@ -20,7 +20,7 @@ from draftproof.models.pieces import Continuing, Piece, pieces, step_of
 from draftproof.models.protocol import Output, Step
 from draftproof.models.quantised import why_modules_mix, why_rows_mix
 from draftproof.models.rotation import NEAR, Sides, Switch
-from draftproof.models.selfcheck import check_forward, check_lengths, find_continuing
+from draftproof.models.selfcheck import check_forward, check_lengths, find_continuing, rows_seen_to_mix
 from draftproof.models.session import HFSession
 from draftproof.models.support import check_config, check_module, context_limit, counts_places, limit_note, num_rows
 
@@ -101,6 +101,7 @@ class HFModel:
     def _check(self) -> None:
         """Compare with the model's own forward; once more where a pass has shown that layers attend by code of their own."""
         configs = self._configs
+        self.rows_mix = self.rows_mix or rows_seen_to_mix(self)
         try:
             check_forward(self)
         except UnsupportedModelError:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import platform
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from draftproof.errors import UsageError
 
@@ -144,14 +145,24 @@ def num_parameters(module: Any) -> int:
 def sampled_weights(module: Any, entries: int) -> list[tuple[str, Tensor, Tensor]]:
     """(name, tensor of its shape and dtype without data, at most `entries` evenly spaced entries on the CPU), by name.
 
-    What `state_dict` names, packed weights unpacked one at a time."""
+    What `state_dict` names, packed weights unpacked one at a time, quantised ones by the tensors they are made of."""
     found = []
     for prefix, part in module.named_modules(remove_duplicate=False):
         own: dict[str, Any] = {}
         part._save_to_state_dict(own, f"{prefix}." if prefix else "", keep_vars=False)
         for name, tensor in own.items():
             if isinstance(tensor, Tensor):
-                flat = tensor.detach().flatten()
-                sample = flat[:: max(1, flat.numel() // entries)][:entries].cpu().clone()
-                found.append((name, tensor.to("meta"), sample))
+                for whole, plain in plain_tensors(name, tensor.detach()):
+                    flat = plain.flatten()
+                    sample = flat[:: max(1, flat.numel() // entries)][:entries].cpu().clone()
+                    found.append((whole, plain.to("meta"), sample))
     return sorted(found, key=lambda each: each[0])
+
+
+def plain_tensors(name: str, tensor: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """`tensor`, or by name the plain ones that a tensor class of a quantisation library is made of."""
+    if not is_traceable_wrapper_subclass(tensor):
+        yield name, tensor
+        return
+    for part in tensor.__tensor_flatten__()[0]:
+        yield from plain_tensors(f"{name}.{part}", getattr(tensor, part))

@@ -52,6 +52,30 @@ def check_forward(model: Any) -> None:
         )
 
 
+def rows_seen_to_mix(model: Any) -> str | None:
+    """How rows of a pass influence each other, found by reading tokens after four that stay the same; None when they do not.
+
+    Three short passes of one shape, the first and the last alike: a model that answers them differently is no matter of rows.
+    A text of fewer than six tokens is too short for it."""
+    if model.max_length is not None and model.max_length < 6:
+        return None
+    with _one_sentence(type(model.module).__name__), torch.inference_mode():
+        ids = torch.tensor([[(7919 * i + 11) % model.num_input_ids for i in range(6)]], device=model.device)
+        one, other, again = (
+            model.module(input_ids=torch.cat([ids[:, :4], last], dim=1), use_cache=False).logits[0, :4].float()
+            for last in (ids[:, 4:], ids[:, 4:].flip(1), ids[:, 4:])
+        )
+    difference = float(_difference(one, other).max())
+    if difference <= SAME_PASS * TOLERANCE.get(model.dtype, HALF_TOLERANCE) or not torch.equal(one, again):
+        return None
+    return f"logits of a token changed with the tokens read after it (by {difference:.2g} of their spread)"
+
+
+def _difference(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """Root mean square over the vocabulary, in units of the spread."""
+    return (one - other).square().mean(dim=-1).sqrt() / one.std(dim=-1)
+
+
 def check_lengths(model: Any) -> None:
     """Raise UnsupportedModelError when a token's logits change with how far the text goes after it, but not where the model
     was said to switch (`HFModel.switch`): frequencies that follow the highest position of a pass.
@@ -87,7 +111,7 @@ def _with_last_at(model: Any, position: int) -> torch.Tensor:
 
 def _require_same(model: Any, one: torch.Tensor, other: torch.Tensor, position: int) -> None:
     allowed = MIXED_TOLERANCE if model.rows_mix else SAME_PASS * TOLERANCE.get(model.dtype, HALF_TOLERANCE)
-    difference = (one - other).square().mean(dim=-1).sqrt() / one.std(dim=-1)
+    difference = _difference(one, other)
     if bool((difference > allowed).any()):
         raise UnsupportedModelError(
             f"{type(model.module).__name__} gives a token other logits when a later one stands at position {position} (a"
