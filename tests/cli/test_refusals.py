@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -250,3 +252,42 @@ def test_a_token_biased_twice_is_refused():
     flags = dict.fromkeys((*_SAMPLING_FIELDS, "logit_bias", "no_skip_special_tokens"))
     with pytest.raises(UsageError, match="twice"):
         sampling_overrides(flags | {"logit_bias": '{"1": 2, "01": -9}'})
+
+
+@pytest.fixture(params=["target", "draft"])
+def own_code(request: pytest.FixtureRequest, target: Path, draft: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Flags that name a model whose folder brings its class along, as the target or as the draft model."""
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    monkeypatch.syspath_prepend(str(tmp_path / "modules"))
+    folder = tmp_path / "own"
+    shutil.copytree(target if request.param == "target" else draft, folder)
+    config = json.loads((folder / "config.json").read_text())
+    classes = {"AutoConfig": "own_code.OwnConfig", "AutoModelForCausalLM": "own_code.OwnForCausalLM"}
+    config |= {"model_type": f"own_{request.param}", "auto_map": classes}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "own_code.py").write_text(
+        "from transformers import LlamaConfig, LlamaForCausalLM\n\n\n"
+        f"class OwnConfig(LlamaConfig):\n    model_type = 'own_{request.param}'\n\n\n"
+        "class OwnForCausalLM(LlamaForCausalLM):\n    config_class = OwnConfig\n"
+    )
+    models = {"target": target, "draft": draft} | {request.param: folder}
+    return ["--target", models["target"], "--draft", models["draft"]]
+
+
+def test_code_that_comes_with_a_model_runs_where_it_is_allowed(
+    refused: Refused, document: Callable[..., dict[str, object]], own_code: list[object]
+) -> None:
+    asked = ["generate", "the cat", *own_code, "--max-tokens", "4", "--temperature", "0"]
+    assert "--trust-remote-code on the command line, trust_remote_code=True in Python" in refused(*asked)
+    assert document(*asked, "--trust-remote-code")["text"] == document(*asked, "--trust-remote-code", "-k", "0")["text"]
+
+
+LOADING = (
+    "generate|chat|plan|bench|doctor|build-store|train prompts|train data|train draft|train eagle3|train medusa|export vllm"
+)
+
+
+@pytest.mark.parametrize("verb", LOADING.split("|"))
+def test_every_verb_that_loads_a_model_takes_the_flag(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run([*verb.split(), "--help"]) == 0
+    assert "--trust-remote-code" in capsys.readouterr().out

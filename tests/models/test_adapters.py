@@ -16,7 +16,9 @@ from transformers import AutoModelForCausalLM
 from draftproof import SamplingParams, SpeculativeDecoder
 from draftproof.errors import MissingExtraError, UnsupportedModelError, UsageError
 from draftproof.models import adapters
+from draftproof.models.hf import HFModel
 from draftproof.models.load import load_model
+from draftproof.models.protocol import Step, extend
 from tiny import fresh_logits, llama, word_tokenizer
 
 
@@ -193,8 +195,29 @@ def test_what_peft_saves_is_loaded_and_its_base_can_draft_for_it(tmp_path, base,
     model = load_model(tmp_path / "adapter", device="cpu")
     with torch.no_grad():
         expected = adapted(torch.tensor([[1, 2, 3]])).logits[0]
+    live = HFModel(adapted)
+    torch.testing.assert_close(extend(Step(live.open(), [1, 2, 3])).logits, expected, rtol=0, atol=1e-4)
     torch.testing.assert_close(fresh_logits(model.module, [1, 2, 3]), expected, rtol=0, atol=1e-4)
     assert not torch.allclose(expected, fresh_logits(llama(), [1, 2, 3]), atol=0.1)
     decoder = SpeculativeDecoder(load_model(base, device="cpu"), model, speculative_config={"num_speculative_tokens": 3})
     params = SamplingParams(temperature=0, max_tokens=16)
     assert decoder.generate([1, 2, 3], params).token_ids == decoder.plain.generate([1, 2, 3], params).token_ids
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # peft calls what transformers is about to rename
+def test_a_live_module_with_learned_tokens_is_refused():
+    peft = pytest.importorskip("peft", reason="the extra `adapters` is not installed")
+    settings = peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3)
+    with pytest.raises(UnsupportedModelError, match="the module is a PROMPT_TUNING adapter"):
+        HFModel(peft.get_peft_model(llama(), settings))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what torch.compile imports
+@pytest.mark.parametrize("wrap", [torch.compile, torch.nn.DataParallel], ids=["compile", "DataParallel"])
+def test_a_wrapped_module_is_read_as_the_module_inside(wrap):
+    module = llama()
+    decoder = SpeculativeDecoder(wrap(llama(seed=1)), wrap(module), speculative_config={"num_speculative_tokens": 3})
+    params = SamplingParams(temperature=0, max_tokens=12)
+    assert decoder.target.module is module
+    wanted = SpeculativeDecoder(None, module).plain.generate([1, 2, 3], params)
+    assert decoder.generate([1, 2, 3], params).token_ids == wanted.token_ids

@@ -40,7 +40,8 @@ def test_ids_only_one_side_knows_are_no_mismatch():
 
 
 def test_two_swapped_ids_are_named_with_their_tokens():
-    with pytest.raises(VocabularyMismatchError, match=r"id 5 is 'w5' and 'w9'; 9 is 'w9' and 'w5'"):
+    said = r"id 5 is 'w5' and 'w9'; 9 is 'w9' and 'w5'; say \"use_heterogeneous_vocab\": true"
+    with pytest.raises(VocabularyMismatchError, match=said):
         check_same_tokens(word_tokenizer(), word_tokenizer(swapped=(5, 9)), 64, 64)
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from draftproof.cli.options import Json, Target
+from draftproof.cli.options import Json, RemoteCode, Target
 from draftproof.cli.progress import waiting
 from draftproof.errors import UsageError
 
@@ -38,7 +38,9 @@ def register(app: typer.Typer) -> None:
     app.command("build-store")(build)
 
 
-def build(corpus: Corpus, method: Kind, out: Out, target: Target = None, as_json: Json = False) -> None:
+def build(
+    corpus: Corpus, method: Kind, out: Out, target: Target = None, trust_remote_code: RemoteCode = False, as_json: Json = False
+) -> None:
     """Count a corpus into a store: a safetensors file with a checksum, bound to the target's tokenizer."""
     from draftproof.drafters.stores.corpus import BUILDERS, build_store, corpus_files, read_documents
     from draftproof.drafters.stores.files import write_store
@@ -56,7 +58,7 @@ def build(corpus: Corpus, method: Kind, out: Out, target: Target = None, as_json
 
     begin = perf_counter()
     with waiting(f"counting {len(files)} file" + ("" if len(files) == 1 else "s")):
-        tokenizer = load_tokenizer(target or DEFAULT_MODEL)
+        tokenizer = load_tokenizer(target or DEFAULT_MODEL, trust_remote_code=trust_remote_code)
         documents = [tokenizer.encode(text, add_special_tokens=False) for file in files for text in read_documents(file)]
         header, arrays = build_store(method, documents, tokenizer)
         write_store(out, header, arrays)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from draftproof.cli.options import Device, Dtype, Json, Threads
+from draftproof.cli.options import Device, Dtype, Json, RemoteCode, Threads
 from draftproof.errors import UsageError
 
 TargetName = Annotated[
@@ -38,6 +38,7 @@ def doctor(
     dtype: Dtype = "auto",
     device: Device = "auto",
     threads: Threads = None,
+    trust_remote_code: RemoteCode = False,
     as_json: Json = False,
 ) -> None:
     """Say what this machine and these models can do: versions, speed by dtype, caches, vocabularies, methods."""
@@ -54,14 +55,23 @@ def doctor(
     if target is not None:
         check_place(target)
     with telling() as tell:
-        document = examine(target, draft, dtype, device, threads, tell)
+        document = examine(target, draft, dtype, device, threads, tell, trust_remote_code=trust_remote_code)
     if as_json:
         typer.echo(json_line(document))
     else:
         show(document)
 
 
-def examine(target: str | None, draft: str | None, dtype: str, device: str, threads: int | None, tell: Any) -> dict[str, Any]:
+def examine(
+    target: str | None,
+    draft: str | None,
+    dtype: str,
+    device: str,
+    threads: int | None,
+    tell: Any,
+    *,
+    trust_remote_code: bool = False,
+) -> dict[str, Any]:
     """Everything `doctor` finds out, ready for JSON. UsageError when the target itself cannot be used."""
     import torch
 
@@ -77,22 +87,23 @@ def examine(target: str | None, draft: str | None, dtype: str, device: str, thre
     if target is None:
         return document
     tell(f"loading {target}", 0, 1)
-    model = load_model(target, dtype=dtype, device=device)
+    how: dict[str, Any] = {"dtype": dtype, "device": device, "trust_remote_code": trust_remote_code}
+    model = load_model(target, **how)
     document["target"] = describe_model(model)
     other: Any = None
     if draft is not None:
         tell(f"loading {draft}", 0, 1)
-        other, document["draft"] = _draft(draft, dtype, device)
+        other, document["draft"] = _draft(draft, how)
     document.update(describe_pair(model, other, draft))
     return document
 
 
-def _draft(name: str, dtype: str, device: str) -> tuple[Any, dict[str, Any]]:
+def _draft(name: str, how: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """The draft model and its description, or why it cannot be loaded: then the target's part still stands."""
     from draftproof.models.load import load_model
 
     try:
-        model = load_model(name, dtype=dtype, device=device)
+        model = load_model(name, **how)
     except UsageError as error:
         return error, {"name": name, "error": str(error)}
     return model, describe_model(model)

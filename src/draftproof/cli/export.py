@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from draftproof.cli.options import Json, Target
+from draftproof.cli.options import Json, RemoteCode, Target
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a head: ours, or a published one.")]
 Out = Annotated[
@@ -30,13 +30,20 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="export")
 
 
-def vllm(folder: Folder, out: Out = None, target: Target = None, length: Length = None, as_json: Json = False) -> None:
+def vllm(
+    folder: Folder,
+    out: Out = None,
+    target: Target = None,
+    length: Length = None,
+    trust_remote_code: RemoteCode = False,
+    as_json: Json = False,
+) -> None:
     """Write what `vllm serve` loads, names and shapes checked, and print its command line."""
     from draftproof.heads.for_vllm import READ_AT, export_for_vllm
     from draftproof.report.tables import json_line
 
     where = out or folder.with_name(f"{folder.resolve().name}-vllm")
-    done = export_for_vllm(folder, where, target=target, length=length)
+    done = export_for_vllm(folder, where, target=target, length=length, trust_remote_code=trust_remote_code)
     for note in done.notes:
         typer.echo(f"note: {note}", err=True)
     if as_json:

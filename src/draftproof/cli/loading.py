@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 class Drafts:
     """Draft models, each loaded when it is first asked for. loaded: (name, revision) -> model."""
 
-    def __init__(self, dtype: str, device: str) -> None:
-        self._how: dict[str, Any] = {"dtype": dtype, "device": device}
+    def __init__(self, dtype: str, device: str, trust_remote_code: bool = False) -> None:
+        self._how: dict[str, Any] = {"dtype": dtype, "device": device, "trust_remote_code": trust_remote_code}
         self.loaded: dict[tuple[str, str | None], Any] = {}
 
     def __call__(self, name: str, revision: str | None = None) -> Any:
@@ -54,7 +54,8 @@ def load_target(flags: Mapping[str, Any], configs: Iterable[SpeculativeConfig] =
             torch.set_num_threads(flags["threads"])
         from draftproof.models.load import load_model
 
-        target = load_model(name, dtype=flags["dtype"], device=flags["device"])
+        how: dict[str, Any] = {key: flags[key] for key in ("dtype", "device", "trust_remote_code")}
+        target = load_model(name, **how)
     if target.tokenizer is None:
         raise UsageError(f"{target.name} has no tokenizer, so it cannot read a prompt of text; add one to its folder")
-    return target, Drafts(flags["dtype"], flags["device"])
+    return target, Drafts(**how)

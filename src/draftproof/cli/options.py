@@ -60,6 +60,15 @@ Threads = Annotated[
         help="Processor threads that torch may use. Default: its own choice.",
     ),
 ]
+RemoteCode = Annotated[
+    bool,
+    _flag(
+        MACHINE,
+        "--trust-remote-code",
+        metavar="",
+        help="Let code that comes with a model run, the target's and the draft model's.",
+    ),
+]
 
 Draft = Annotated[
     str | None,
@@ -135,7 +144,12 @@ DRAFT_FLAGS: Flags = {
     "lossless": (Lossless, False),
 }
 """Which target, and how drafts for it are made and verified."""
-MACHINE_FLAGS: Flags = {"dtype": (Dtype, "auto"), "device": (Device, "auto"), "threads": (Threads, None)}
+MACHINE_FLAGS: Flags = {
+    "dtype": (Dtype, "auto"),
+    "device": (Device, "auto"),
+    "threads": (Threads, None),
+    "trust_remote_code": (RemoteCode, False),
+}
 
 _SAMPLING_FIELDS = tuple(
     name for name in (*LAW_FLAGS, *END_FLAGS, *TEXT_FLAGS) if name not in ("logit_bias", "no_skip_special_tokens")

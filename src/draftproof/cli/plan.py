@@ -166,7 +166,7 @@ def execute(flags: Mapping[str, Any]) -> None:
             if flags[name] not in (None, [], ()):
                 raise UsageError(f"{options.spelled(name)} needs a model, and --alpha asks without one: leave one of them out")
         for name in options.MACHINE_FLAGS:
-            if flags[name] not in (None, "auto"):
+            if flags[name] not in (None, "auto", False):
                 raise UsageError(f"{options.spelled(name)} says how a model runs, and --alpha asks without one: leave it out")
         show(_from_numbers(flags), flags)
         return

@@ -37,6 +37,7 @@ def prompts(
     dtype: options.Dtype = "auto",
     device: options.Device = "auto",
     threads: options.Threads = None,
+    trust_remote_code: options.RemoteCode = False,
 ) -> None:
     """Let the target make up questions of its own, as prompts for `train data`."""
     from draftproof.cli.loading import load_target
@@ -45,7 +46,15 @@ def prompts(
     from draftproof.train.invented import Inventing, invent
 
     check_writable(out)
-    model, _ = load_target({"target": target, "dtype": dtype, "device": device, "threads": threads})
+    model, _ = load_target(
+        {
+            "target": target,
+            "dtype": dtype,
+            "device": device,
+            "threads": threads,
+            "trust_remote_code": trust_remote_code,
+        }
+    )
     with telling() as tell:
         how = Inventing(count, temperature, max_tokens, seed, batch_size)
         kept = invent(model, model.tokenizer, how, out, lambda done, total: tell("questions", done, total))
@@ -67,6 +76,7 @@ def data(
     dtype: options.Dtype = "auto",
     device: options.Device = "auto",
     threads: options.Threads = None,
+    trust_remote_code: options.RemoteCode = False,
 ) -> None:
     """Let the target answer prompts and keep what it writes, for training heads on it."""
     from draftproof.cli.loading import load_target
@@ -81,7 +91,15 @@ def data(
     how = Writing(max_tokens=max_tokens, max_prompt_tokens=max_prompt_tokens, seed=seed, batch_size=batch_size, **given)
     prompts = gather(data, kinds=builtin or (), limit=limit)
     mine = [prompt for index, prompt in enumerate(prompts) if index % parts == number]
-    model, _ = load_target({"target": target, "dtype": dtype, "device": device, "threads": threads})
+    model, _ = load_target(
+        {
+            "target": target,
+            "dtype": dtype,
+            "device": device,
+            "threads": threads,
+            "trust_remote_code": trust_remote_code,
+        }
+    )
     writer = TextWriter(out, how.about(model), model.vocab_size, "" if parts == 1 else f"part{number + 1}of{parts}-")
     with telling() as tell:
         write_answers(model, model.tokenizer, mine, writer, how, answers_told(tell), warn)

@@ -45,6 +45,7 @@ def trainer(method: str) -> Any:
         dtype: options.Dtype = "float32",
         device: options.Device = "auto",
         threads: options.Threads = None,
+        trust_remote_code: options.RemoteCode = False,
     ) -> int:
         from draftproof.train.loop import Settings
 
@@ -63,6 +64,7 @@ def trainer(method: str) -> Any:
             seed=seed,
         )
         where = {"target": target, "dtype": dtype, "device": device, "threads": threads}
+        where["trust_remote_code"] = trust_remote_code
         return _train(where, recipe, settings, out, data, limit, max_length, flags.kept_states(cache, cache_gb))
 
     return command
@@ -139,6 +141,7 @@ def draft(
     dtype: options.Dtype = "float32",
     device: options.Device = "auto",
     threads: options.Threads = None,
+    trust_remote_code: options.RemoteCode = False,
 ) -> int:
     """Distil a small draft model for method draft_model, with the target's own tokenizer."""
     from draftproof.cli.loading import load_target
@@ -164,7 +167,15 @@ def draft(
     if start is not None:
         check_place(start)
     prompts = _asked(data, limit)
-    model, _ = load_target({"target": target, "dtype": dtype, "device": device, "threads": threads})
+    model, _ = load_target(
+        {
+            "target": target,
+            "dtype": dtype,
+            "device": device,
+            "threads": threads,
+            "trust_remote_code": trust_remote_code,
+        }
+    )
     check_layers(model, recipe)
     texts, written = _texts(model, data, prompts, out, limit, max_length)
     trained = train_draft(model, texts, recipe, settings, out, tell=show_look, warn=warn, about_texts={"written": written})

@@ -67,7 +67,7 @@ class SpeculativeDecoder(Decoder):
         """Load `target`, and the draft model if the config names one, by hub id, folder, GGUF file or short name.
 
         drafter: one of your own in the place of a method; the config then only says length and rule. options: `device_map`,
-        `revision`, `trust_remote_code`, passed on to the target. The config is checked first."""
+        `revision`, passed on to the target; `trust_remote_code`, for target and draft model. The config is checked first."""
         from draftproof.decode.build import contradiction
         from draftproof.models.place import check_place
 
@@ -83,7 +83,8 @@ class SpeculativeDecoder(Decoder):
         draft: Any = drafter
         if wanted is not None:
             assert wanted.model is not None
-            draft = load_model(wanted.model, dtype=dtype, device=device, revision=wanted.revision)
+            trusted = bool(options.get("trust_remote_code"))
+            draft = load_model(wanted.model, dtype=dtype, device=device, revision=wanted.revision, trust_remote_code=trusted)
         return cls(draft, model, model.tokenizer, speculative_config=config if drafter is None else speculative_config)
 
     @property

@@ -57,15 +57,23 @@ class _Target:
     num_layers: int | None = None
 
 
-def export_for_vllm(folder: str | Path, out: str | Path, *, target: str | None = None, length: int | None = None) -> Export:
+def export_for_vllm(
+    folder: str | Path,
+    out: str | Path,
+    *,
+    target: str | None = None,
+    length: int | None = None,
+    trust_remote_code: bool = False,
+) -> Export:
     """Write `out` from the head in `folder`. target: the model it serves, by default the one the folder remembers; its
-    configuration is read, its weights are not. length: draft length, by default the folder's own.
+    configuration is read, its weights are not. length: draft length, by default the folder's own. trust_remote_code: let a
+    configuration that is code of the target's own run.
 
     UsageError: no head, a head vLLM cannot run, a target it does not fit, a length it does not have."""
     if Path(out).expanduser().resolve() == Path(folder).expanduser().resolve():
         raise UsageError(f"the export would overwrite {folder}: name another folder with --out")
     stored = read_layout(folder)
-    verifier, notes = _target(folder, stored, target)
+    verifier, notes = _target(folder, stored, target, trust_remote_code)
     stored = _completed(folder, stored, verifier)
     _check_runs(folder, stored)
     length = _length(folder, stored, length)
@@ -126,7 +134,7 @@ def _layer_tensors(layer: Mapping[str, Any], *, twice: bool) -> Shapes:
     return shapes
 
 
-def _target(folder: str | Path, stored: Stored, name: str | None) -> tuple[_Target, list[str]]:
+def _target(folder: str | Path, stored: Stored, name: str | None, trusted: bool) -> tuple[_Target, list[str]]:
     """The verifier, its configuration read where it is in reach; it must be where it was asked for by name."""
     from draftproof.models.place import locate
 
@@ -138,7 +146,7 @@ def _target(folder: str | Path, stored: Stored, name: str | None) -> tuple[_Targ
         place = locate(chosen)[0]
         from draftproof.models.load import load_config
 
-        config = load_config(chosen)
+        config = load_config(chosen, trust_remote_code=trusted)
     except UsageError as error:
         if name is not None:
             raise

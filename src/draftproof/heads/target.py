@@ -10,10 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from draftproof.errors import UsageError
-from draftproof.models.packed import sampled_weights
+from draftproof.models.packed import is_made_of_others, sampled_weights
 from draftproof.models.protocol import LanguageModel
 
 SAMPLED_ENTRIES = 4096
@@ -90,7 +89,7 @@ def target_view(target: LanguageModel) -> TargetView:
 def dense_weight(layer: Any, width: int, dtype: torch.dtype) -> Tensor:
     """The weight [rows, width] of a linear layer; of a quantised one, what it makes of the unit vectors."""
     weight: Tensor = layer.weight.detach()
-    if weight.is_floating_point() and weight.shape[1:] == (width,) and not is_traceable_wrapper_subclass(weight):
+    if weight.is_floating_point() and weight.shape[1:] == (width,) and not is_made_of_others(weight):
         return weight
     with torch.no_grad():
         columns: Tensor = layer(torch.eye(width, dtype=dtype, device=weight.device))

@@ -25,21 +25,27 @@ def base_of(folder: Path) -> str:
 
     UsageError when it does not say, UnsupportedModelError for a kind that cannot be used, MissingExtraError without peft."""
     settings = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    kind = str(settings.get("peft_type", "")).upper()
-    if kind in VIRTUAL_TOKENS:
-        raise UnsupportedModelError(
-            f"{folder} is a {kind} adapter, which puts learned tokens before the text; adapters of weights (LoRA) can be used"
-        )
-    if settings.get("alora_invocation_tokens"):
-        raise UnsupportedModelError(
-            f"{folder} is an activated LoRA adapter, whose weights depend on where a token stands; it cannot be merged"
-        )
+    check_adapter(str(settings.get("peft_type", "")), settings.get("alora_invocation_tokens"), str(folder))
     base = settings.get("base_model_name_or_path")
     if not base:
         raise UsageError(f"{folder / CONFIG} does not name its base model (base_model_name_or_path)")
     if find_spec("peft") is None:
         raise MissingExtraError("peft", "adapters")
     return _beside(folder, str(base))
+
+
+def check_adapter(peft_type: str, invocation_tokens: Any, where: str) -> None:
+    """UnsupportedModelError for a kind of adapter that cannot be used. peft_type: as a name, or as the text of PEFT's enum.
+    where: what has the adapter."""
+    kind = peft_type.rpartition(".")[2].upper()
+    if kind in VIRTUAL_TOKENS:
+        raise UnsupportedModelError(
+            f"{where} is a {kind} adapter, which puts learned tokens before the text; adapters of weights (LoRA) can be used"
+        )
+    if invocation_tokens:
+        raise UnsupportedModelError(
+            f"{where} is an activated LoRA adapter, whose weights depend on where a token stands; it cannot be merged"
+        )
 
 
 def _beside(folder: Path, base: str) -> str:

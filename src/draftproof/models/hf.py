@@ -22,13 +22,14 @@ from draftproof.models.quantised import why_modules_mix, why_rows_mix
 from draftproof.models.rotation import NEAR, Sides, Switch
 from draftproof.models.selfcheck import check_forward, check_lengths, find_continuing, rows_seen_to_mix
 from draftproof.models.session import HFSession
-from draftproof.models.support import check_config, check_module, context_limit, counts_places, limit_note, num_rows
+from draftproof.models.support import check_config, check_module, context_limit, counts_places, limit_note, num_rows, unwrapped
 
 
 class HFModel:
     """A `transformers` causal language model behind the `LanguageModel` protocol.
 
-    module: a decoder-only causal LM; it is put into eval mode, its config stays as it is. tokenizer: its tokenizer, or None
+    module: a decoder-only causal LM, or what torch.compile or PEFT made of one (the module inside is read, uncompiled and with
+    its adapters); it is put into eval mode, its config stays as it is. tokenizer: its tokenizer, or None
     for ids in and ids out. max_length: hold sessions to fewer tokens than the config allows. check: compare a chain, a tree and
     a rollback on a few tokens with the model's own forward, and refuse the model when they differ (a few short passes).
     notes: what its checkpoint holds and is not used. UnsupportedModelError names what is in the way.
@@ -50,6 +51,7 @@ class HFModel:
         check: bool = True,
         notes: Sequence[str] = (),
     ) -> None:
+        module = unwrapped(module)
         config = module.config
         limit = context_limit(config)
         if max_length is not None and not 1 <= max_length <= (limit or max_length):

@@ -90,11 +90,11 @@ def _pack(module: Any, config: Any, device: torch.device, spread: bool, wanted: 
         raise UsageError(f"pack_weights=True: {reason}")
 
 
-def load_config(name_or_path: str | Path) -> Any:
+def load_config(name_or_path: str | Path, *, trust_remote_code: bool = False) -> Any:
     """The configuration of the model that `load_model` would load by this name; no weights are read. UsageError likewise."""
     place, offline = locate(str(name_or_path))
     with _one_sentence(name_or_path), no_progress_bars():
-        return _load_config(place, {"local_files_only": offline}, None)
+        return _load_config(place, {"local_files_only": offline, "trust_remote_code": trust_remote_code}, None)
 
 
 def _load_config(place: str, common: dict[str, Any], max_length: int | None) -> Any:
@@ -168,11 +168,12 @@ def _checkpoint_dtype(config: Any) -> torch.dtype:
     return stored if isinstance(stored, torch.dtype) else torch.float32
 
 
-def load_tokenizer(name_or_path: str | Path, revision: str | None = None) -> Any:
+def load_tokenizer(name_or_path: str | Path, revision: str | None = None, *, trust_remote_code: bool = False) -> Any:
     """The tokenizer alone of what `load_model` would load. UsageError in one sentence when there is none."""
     place, offline = locate(str(name_or_path), revision)
     with _one_sentence(name_or_path):
-        tokenizer = _load_tokenizer(place, {"revision": revision, "local_files_only": offline})
+        common = {"revision": revision, "local_files_only": offline, "trust_remote_code": trust_remote_code}
+        tokenizer = _load_tokenizer(place, common)
     if tokenizer is None:
         raise UsageError(f"{name_or_path} has no tokenizer, and without one a text has no token ids")
     return tokenizer
@@ -199,4 +200,9 @@ def _one_sentence(name: str | Path) -> Iterator[None]:
     except ImportError as error:
         raise UsageError(f"{name} needs a package that is not installed: {first_line(error)}") from error
     except (OSError, ValueError, KeyError) as error:
+        if "trust_remote_code" in str(error):
+            raise UsageError(
+                f"{name} brings code of its own, which runs only where you allow it: --trust-remote-code on the command line,"
+                " trust_remote_code=True in Python"
+            ) from error
         raise UsageError(f"{name} cannot be loaded: {first_line(error)}") from error

@@ -159,10 +159,16 @@ def sampled_weights(module: Any, entries: int) -> list[tuple[str, Tensor, Tensor
     return sorted(found, key=lambda each: each[0])
 
 
+def is_made_of_others(tensor: Tensor) -> bool:
+    """Whether `tensor` is of a tensor class that wraps others, as those of quantisation libraries."""
+    return bool(is_traceable_wrapper_subclass(tensor))
+
+
 def plain_tensors(name: str, tensor: Tensor) -> Iterator[tuple[str, Tensor]]:
     """`tensor`, or by name the plain ones that a tensor class of a quantisation library is made of."""
-    if not is_traceable_wrapper_subclass(tensor):
+    if not is_made_of_others(tensor):
         yield name, tensor
         return
-    for part in tensor.__tensor_flatten__()[0]:
+    inner: Any = tensor
+    for part in inner.__tensor_flatten__()[0]:
         yield from plain_tensors(f"{name}.{part}", getattr(tensor, part))

@@ -3,8 +3,8 @@
 Verification reads the drafts beside the token they follow. A scheme that takes one scale of activations from all rows of a pass
 lets a draft change its neighbours' logits: good enough to draft with, no target for a method that promises exactness.
 
-A scheme is known by what transformers keeps in `quantization_config`, as an object or as saved, or by the layers and weights of a
-module that was quantised in place.
+A scheme is known by what transformers keeps in `quantization_config`, as an object or as saved, or by the layers and weights of
+a module that was quantised in place.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from draftproof.errors import UnsupportedModelError
+from draftproof.models.adapters import check_adapter
 from draftproof.models.caches.kinds import LayerKind, layer_kinds
 from draftproof.models.rotation import READ_AGAIN, length_scaled, scaled_positions
 
@@ -49,6 +50,21 @@ def limit_note(config: Any) -> str | None:
         " changes its frequencies and leaves older keys as they are: transformers' own text then depends on where the prompt"
         " ended"
     )
+
+
+def unwrapped(module: Any) -> Any:
+    """The transformers module inside what torch.compile, PEFT or torch's parallel wrappers made of it, with the adapters that
+    PEFT put into its layers. UnsupportedModelError for those that put learned tokens before the text."""
+    for name in ("_orig_mod", "module"):  # of torch.compile, of DataParallel and its kin
+        inner = getattr(module, name, None)
+        if inner is not None and hasattr(inner, "forward"):
+            return unwrapped(inner)
+    adapters = getattr(module, "peft_config", None)
+    if adapters is None or not hasattr(module, "get_base_model"):
+        return module
+    for adapter in adapters.values():
+        check_adapter(str(getattr(adapter, "peft_type", "")), getattr(adapter, "alora_invocation_tokens", None), "the module")
+    return unwrapped(module.get_base_model())
 
 
 def check_module(module: Any) -> None:

@@ -15,6 +15,7 @@ MAX_PADDING = 1024
 """Without tokenizers, output layers whose sizes differ by at most this (and by half) count as padded differently."""
 
 _SHOWN = 3
+_ACROSS = 'say "use_heterogeneous_vocab": true to draft across tokenizers'
 
 
 def check_same_tokens(target_tokenizer: Any, draft_tokenizer: Any, target_vocab_size: int, draft_vocab_size: int) -> None:
@@ -36,12 +37,12 @@ def check_same_tokens(target_tokenizer: Any, draft_tokenizer: Any, target_vocab_
     if 2 * len(wrong) >= max(1, len(shared)):
         raise VocabularyMismatchError(
             f"the draft model has another tokenizer altogether ({len(wrong)} of {len(shared)} ids stand for other tokens);"
-            ' say "use_heterogeneous_vocab": true to draft across tokenizers, or take a draft model of the target\'s family'
+            f" {_ACROSS}, or take a draft model of the target's family"
         )
     if wrong:
         shown = "; ".join(f"{i} is {target_tokens[i]!r} and {draft_tokens[i]!r}" for i in wrong[:_SHOWN])
         more = f"; {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
-        raise VocabularyMismatchError(f"target and draft model mean other tokens by the same ids: id {shown}{more}")
+        raise VocabularyMismatchError(f"target and draft model mean other tokens by the same ids: id {shown}{more}; {_ACROSS}")
 
 
 def side_by_side(target: Any, draft: Any) -> Vocabularies | None:
