@@ -311,3 +311,28 @@ def test_a_head_written_over_another_has_no_config_until_it_is_whole(tmp_path, m
     with pytest.raises(OSError, match="no space"):
         save_head(tmp_path, fresh("medusa", target), target)
     assert not (tmp_path / "config.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        ({"sliding_window": 8}, "sliding_window 8"),
+        ({"hidden_act": "gelu"}, "hidden_act 'gelu'"),
+        ({"attn_output_gate": True}, "says attn_output_gate of its layer"),
+        ({"sliding_window": 8, "use_sliding_window": False}, None),
+        ({"sliding_window": 128, "attn_output_gate": False, "draft_vocab_size": 32}, None),
+    ],
+)
+def test_what_a_head_says_of_its_layer_is_honoured_or_refused(tmp_path, entries, said):
+    target = view()
+    save_head(tmp_path, fresh("eagle3", target), target)
+    change_config(tmp_path, transformer_layer_config=layer_of(tmp_path) | entries)
+    if said is None:
+        load_head(tmp_path, target, "eagle3")
+        return
+    with pytest.raises(UsageError, match=said):
+        load_head(tmp_path, target, "eagle3")
+
+
+def layer_of(folder):
+    return json.loads((folder / "config.json").read_text())["transformer_layer_config"]

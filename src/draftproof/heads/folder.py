@@ -25,6 +25,21 @@ from draftproof.heads.writing import files_of, write_folder
 
 Head = Medusa | Eagle | Eagle3
 
+_MEANINGLESS = {
+    *("torch_dtype", "transformers_version", "_name_or_path", "_attn_implementation", "rope_theta", "rope_scaling"),
+    *("sliding_window", "use_sliding_window", "max_window_layers", "layer_types", "draft_vocab_size", "target_hidden_size"),
+    *(
+        "norm_before_residual",
+        "tie_word_embeddings",
+        "unsloth_version",
+        "_from_model_config",
+        "auto_map",
+        "num_lookahead_tokens",
+    ),
+    *("pretraining_tp", "hidden_state_layer_ids", "eagle_aux_hidden_state_layer_ids"),
+}
+"""Keys that published heads carry, and that change nothing of their layer here or are read elsewhere."""
+
 _LAYER_KEYS = ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "vocab_size")
 
 
@@ -150,12 +165,26 @@ def layer_shape(folder: str | Path, entries: Mapping[str, Any]) -> Any:
     kind = entries.get("model_type", "llama")
     if kind != "llama":
         raise UsageError(f"{folder} has a layer of kind {kind!r}; heads read here have llama layers")
+    _check_keys(folder, entries, set(LlamaConfig().to_dict()))
     config = LlamaConfig(
         **{name: value for name, value in entries.items() if name not in ("model_type", "torch_dtype", "dtype")}
     )
     if config.num_hidden_layers != 1:
         raise UsageError(f"{folder} has {config.num_hidden_layers} layers; heads read here have one")
     return config
+
+
+def _check_keys(folder: str | Path, entries: Mapping[str, Any], known: set[str]) -> None:
+    """Refuse what would change the layer's numbers and is not computed here; a key that says nothing (null, false) passes."""
+    window, limit = entries.get("sliding_window"), entries.get("max_position_embeddings")
+    if window and entries.get("use_sliding_window", True) and not (limit and window >= limit):
+        raise UsageError(f"{folder} has a layer with sliding_window {window}; heads read here look at the whole text")
+    activation = entries.get("hidden_act", "silu")
+    if activation not in ("silu", "swish"):
+        raise UsageError(f"{folder} has hidden_act {activation!r}; heads read here have silu")
+    unknown = sorted(name for name, value in entries.items() if name not in known | _MEANINGLESS and value not in (None, False))
+    if unknown:
+        raise UsageError(f"{folder}/config.json says {', '.join(unknown)} of its layer, which is not known here")
 
 
 def _check_tensors(folder: str | Path, found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:

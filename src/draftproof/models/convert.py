@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from glob import escape as glob_escape
 from pathlib import Path
 from typing import Any
 
 from draftproof.errors import UsageError
+
+FORM = 2
+"""Of what a conversion writes; those of another form are made anew. 1 took parts of a model, and all as bf16."""
+
+PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
+"""How llama.cpp names the parts of a split file."""
 
 
 def cache_folder() -> Path:
@@ -29,7 +36,8 @@ def note(text: str) -> None:
 def converted_gguf(file: Path) -> Path:
     """The safetensors folder of a GGUF file; made on first use, keyed by the file's place, size and time of change."""
     status = file.stat()
-    key = hashlib.sha256(f"{file.resolve()}|{status.st_size}|{status.st_mtime_ns}".encode()).hexdigest()[:16]
+    facts = f"{FORM}|{file.resolve()}|{status.st_size}|{status.st_mtime_ns}"
+    key = hashlib.sha256(facts.encode()).hexdigest()[:16]
     folder = cache_folder() / "converted" / f"{file.stem}-{key}"
     if not is_model_folder(folder):
         convert_gguf(file, folder)
@@ -41,10 +49,17 @@ def is_model_folder(folder: Path) -> bool:
 
 
 def convert_gguf(file: Path, folder: Path) -> None:
-    """Write `file` as a model folder (bf16 safetensors, tokenizer with its chat template, generation config) at `folder`.
+    """Write `file` as a model folder (safetensors, tokenizer with its chat template, generation config) at `folder`.
 
-    The folder appears whole or not at all. bf16, because the dequantised numbers stem from four to eight bits and every
-    later load then works on the same weights whatever its dtype. UsageError when the file cannot be read as a model."""
+    The folder appears whole or not at all. Weights keep the file's own float type; dequantised numbers, which stem from four to
+    eight bits, are bf16, so that every later load works on the same weights whatever its dtype. UsageError when the file
+    cannot be read as a whole model: a part of a split one, tensors that are missing."""
+    part = PART.search(file.name)
+    if part is not None and int(part[2]) > 1:
+        raise UsageError(
+            f"{file} is part {int(part[1])} of {int(part[2])} of a split GGUF file, and only whole files are read: join the"
+            f" parts with llama.cpp's `llama-gguf-split --merge {file.name} WHOLE.gguf`"
+        )
     with open(file, "rb") as start:
         if start.read(4) != b"GGUF":
             raise UsageError(f"{file} is not a GGUF file (its first four bytes are not 'GGUF')")
@@ -62,6 +77,8 @@ def convert_gguf(file: Path, folder: Path) -> None:
                     _tie_equal_layers(module)
                     module.save_pretrained(work)
                     tokenizer.save_pretrained(work)
+            except UsageError:
+                raise
             except Exception as error:
                 raise UsageError(f"{file} cannot be converted: {first_line(error)}") from error
 
@@ -148,11 +165,34 @@ def _read_gguf(file: Path) -> tuple[Any, Any]:
     import transformers
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    options: dict[str, Any] = {"gguf_file": file.name, "dtype": torch.bfloat16}
+    options: dict[str, Any] = {"gguf_file": file.name, "dtype": getattr(torch, _float_type(file))}
     if hasattr(transformers, "GgufConfig"):  # without it the weights stay packed, need a kernel from a hub and cannot be saved
         options["quantization_config"] = transformers.GgufConfig(dequantize=True)
-    module = AutoModelForCausalLM.from_pretrained(str(file.parent), **options)
+    models: Any = AutoModelForCausalLM
+    module, found = models.from_pretrained(str(file.parent), output_loading_info=True, **options)
+    require_all(file, found["missing_keys"])
     return module, AutoTokenizer.from_pretrained(str(file.parent), gguf_file=file.name)
+
+
+def _float_type(file: Path) -> str:
+    """The widest float type that matrices of the file are stored in; bfloat16 where some are quantised."""
+    from gguf import GGMLQuantizationType as Kind
+    from gguf import GGUFReader
+
+    kinds = {tensor.tensor_type for tensor in GGUFReader(str(file)).tensors if len(tensor.shape) > 1}
+    if kinds - {Kind.F32, Kind.F16, Kind.BF16}:
+        return "bfloat16"
+    if Kind.F32 in kinds:
+        return "float32"
+    return "float16" if Kind.F16 in kinds else "bfloat16"
+
+
+def require_all(place: str | Path, missing: Iterable[str]) -> None:
+    """Raise UsageError with the names of tensors that a checkpoint lacks, and that would be random numbers."""
+    names = sorted(missing)
+    if names:
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        raise UsageError(f"{place} is not a whole model: it lacks {', '.join(names[:3])}{more}")
 
 
 def _tie_equal_layers(module: Any) -> None:

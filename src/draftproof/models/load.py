@@ -13,7 +13,7 @@ import torch
 from draftproof.errors import MissingExtraError, UsageError
 from draftproof.models.adapters import base_of, is_adapter_folder, with_adapter
 from draftproof.models.checkpoint import extras, refuse_drafter
-from draftproof.models.convert import first_line, no_progress_bars, note
+from draftproof.models.convert import first_line, no_progress_bars, note, require_all
 from draftproof.models.hf import HFModel
 from draftproof.models.packed import pack_linears, why_not_packed
 from draftproof.models.place import locate
@@ -112,7 +112,9 @@ def _load_parts(place: str, options: dict[str, Any], common: dict[str, Any], ada
     """The module and its tokenizer; with an adapter, whose own tokenizer goes before the base's."""
     from transformers import AutoModelForCausalLM
 
-    module: Any = AutoModelForCausalLM.from_pretrained(place, **options)
+    models: Any = AutoModelForCausalLM
+    module, found = models.from_pretrained(place, output_loading_info=True, **options)
+    require_all(place, found["missing_keys"])
     if adapter is None:
         return module, _load_tokenizer(place, common)
     has_tokenizer = any((adapter / file).is_file() for file in _TOKENIZER_FILES)
