@@ -13,6 +13,13 @@ from typing import Annotated, Any
 
 import typer
 
+from draftproof.cli.machine_flags import MACHINE_FLAGS as MACHINE_FLAGS
+from draftproof.cli.machine_flags import Device as Device
+from draftproof.cli.machine_flags import Dtype as Dtype
+from draftproof.cli.machine_flags import RemoteCode as RemoteCode
+from draftproof.cli.machine_flags import Target as Target
+from draftproof.cli.machine_flags import Threads as Threads
+from draftproof.cli.machine_flags import flag_of
 from draftproof.cli.sampling_flags import DEFAULT_MAX_TOKENS, Flags
 from draftproof.cli.sampling_flags import END_FLAGS as END_FLAGS
 from draftproof.cli.sampling_flags import LAW_FLAGS as LAW_FLAGS
@@ -20,59 +27,13 @@ from draftproof.cli.sampling_flags import TEXT_FLAGS as TEXT_FLAGS
 from draftproof.decode.methods import drafting_methods
 from draftproof.errors import UsageError
 
-SPECULATION, MACHINE = "Speculation", "Model and machine"
+SPECULATION = "Speculation"
 DEFAULT_METHOD = "ngram"
 
 
-def _flag(panel: str, *names: str, help: str, **more: Any) -> Any:
-    return typer.Option(*names, help=help, rich_help_panel=panel, show_default=False, **more)
-
-
-Target = Annotated[
-    str | None,
-    _flag(
-        MACHINE,
-        "--target",
-        metavar="M",
-        help="The model that writes: hub id, folder or .gguf file. Default: the model of `draftproof pull`.",
-    ),
-]
-Dtype = Annotated[
-    str,
-    _flag(
-        MACHINE,
-        "--dtype",
-        metavar="NAME",
-        help="Type of the weights: auto, bfloat16, float16, float32 or float64. Default: auto.",
-    ),
-]
-Device = Annotated[
-    str, _flag(MACHINE, "--device", metavar="NAME", help="Where models run: auto, cpu, cuda or cuda:N. Default: auto.")
-]
-Threads = Annotated[
-    int | None,
-    _flag(
-        MACHINE,
-        "--threads",
-        metavar="N",
-        min=1,
-        max=1024,
-        help="Processor threads that torch may use. Default: its own choice.",
-    ),
-]
-RemoteCode = Annotated[
-    bool,
-    _flag(
-        MACHINE,
-        "--trust-remote-code",
-        metavar="",
-        help="Let code that comes with a model run, the target's and the draft model's.",
-    ),
-]
-
 Draft = Annotated[
     str | None,
-    _flag(
+    flag_of(
         SPECULATION,
         "--draft",
         metavar="D",
@@ -81,7 +42,7 @@ Draft = Annotated[
 ]
 Method = Annotated[
     str | None,
-    _flag(
+    flag_of(
         SPECULATION,
         "--method",
         metavar="NAME",
@@ -91,7 +52,7 @@ Method = Annotated[
 ]
 Length = Annotated[
     int | None,
-    _flag(
+    flag_of(
         SPECULATION,
         "-k",
         metavar="N",
@@ -101,7 +62,7 @@ Length = Annotated[
 ]
 Config = Annotated[
     str | None,
-    _flag(
+    flag_of(
         SPECULATION,
         "--speculative-config",
         metavar="JSON",
@@ -110,7 +71,7 @@ Config = Annotated[
 ]
 RuleName = Annotated[
     str | None,
-    _flag(
+    flag_of(
         SPECULATION,
         "--rule",
         metavar="NAME",
@@ -119,7 +80,7 @@ RuleName = Annotated[
 ]
 Tree = Annotated[
     str | None,
-    _flag(
+    flag_of(
         SPECULATION,
         "--tree",
         metavar="SHAPE",
@@ -128,7 +89,7 @@ Tree = Annotated[
 ]
 Lossless = Annotated[
     bool,
-    _flag(
+    flag_of(
         SPECULATION, "--lossless", metavar="", help="Refuse a rule with which texts would differ in law from the target's own."
     ),
 ]
@@ -144,12 +105,6 @@ DRAFT_FLAGS: Flags = {
     "lossless": (Lossless, False),
 }
 """Which target, and how drafts for it are made and verified."""
-MACHINE_FLAGS: Flags = {
-    "dtype": (Dtype, "auto"),
-    "device": (Device, "auto"),
-    "threads": (Threads, None),
-    "trust_remote_code": (RemoteCode, False),
-}
 
 _SAMPLING_FIELDS = tuple(
     name for name in (*LAW_FLAGS, *END_FLAGS, *TEXT_FLAGS) if name not in ("logit_bias", "no_skip_special_tokens")

@@ -36,7 +36,7 @@ _MEANINGLESS = {
         "auto_map",
         "num_lookahead_tokens",
     ),
-    *("pretraining_tp", "hidden_state_layer_ids", "eagle_aux_hidden_state_layer_ids"),
+    *("pretraining_tp", "hidden_state_layer_ids", "eagle_aux_hidden_state_layer_ids", "num_aux_hidden_states"),
 }
 """Keys that published heads carry, and that change nothing of their layer here or are read elsewhere."""
 
