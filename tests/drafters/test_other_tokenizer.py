@@ -215,3 +215,13 @@ def test_a_processor_may_force_a_token_that_the_draft_model_does_not_have(route)
 
     params = SamplingParams(max_tokens=6, temperature=0, logits_processors=[forced])
     assert toy(route).generate([0, 1], params).token_ids == (2,) * 6
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("route", ["text", "shared"])
+def test_a_draft_model_that_gives_nan_is_reported(route, temperature):
+    made = toy(route)
+    made.drafter.model.logits = lambda prefix: np.full(4, np.nan)
+    stats = made.generate([0, 1], SamplingParams(max_tokens=4, temperature=temperature, seed=1)).stats
+    assert stats.num_invalid_draft_laws > 0 and stats.num_draft_tokens == 0
+    assert any("NaN" in note for note in stats.notes)

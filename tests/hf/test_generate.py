@@ -173,7 +173,7 @@ def test_the_law_is_the_one_transformers_would_sample_from(
         logits = 3 * torch.randn(len(ids), tiny.VOCAB, generator=chosen)
         expected = processors(extended, logits.clone()).softmax(-1)
         for number, row in enumerate(batch):
-            eos = eos_token_ids(given["stopping_criteria"])
+            eos = eos_token_ids(given["stopping_criteria"], tiny.VOCAB)
             params = row_params(processors, row, number, samples=1, greedy=False, max_tokens=20, eos=set(eos), seed=0)
             pipeline = LawPipeline(params, num_prompt_tokens=len(row.prompt), vocab_size=tiny.VOCAB, eos_token_ids=eos)
             law = pipeline.law(logits[number], list(row.prompt), drafted)

@@ -199,7 +199,12 @@ def complete_params(decoder: SpeculativeDecoder, prompt: Sequence[int], override
         params = SamplingParams.from_dict(overrides)
     else:
         unsaid = {"top_k": 0} if "temperature" in overrides and getattr(config, "top_k", None) is None else {}
-        params = SamplingParams.from_generation_config(config, num_prompt_tokens=len(prompt), **unsaid | dict(overrides))
+        params = SamplingParams.from_generation_config(
+            config,
+            num_prompt_tokens=len(prompt),
+            vocab_size=decoder.target.vocab_size,
+            **unsaid | dict(overrides),
+        )
     options.check_effect(overrides, params)
     return params if params.seed is not None else replace(params, seed=secrets.randbits(SEED_BITS))
 

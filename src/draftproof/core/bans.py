@@ -33,7 +33,7 @@ class Bans:
             raise UsageError(
                 "allowed_token_ids, suppress_tokens, bad_words_ids and logit_bias together leave no token to sample"
             )
-        self._ends = tuple(t for t in dict.fromkeys((*eos_token_ids, *params.stop_token_ids)) if t < vocab_size)
+        self._ends = tuple(t for t in dict.fromkeys((*eos_token_ids, *params.stop_token_ids)) if 0 <= t < vocab_size)
         self._min_tokens = params.min_tokens if self._ends else 0
         ends = forbidden.union(self._ends)
         if self._min_tokens and (len(ends) == vocab_size if self._kept is None else self._kept <= ends):

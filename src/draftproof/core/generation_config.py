@@ -32,9 +32,17 @@ _REFUSED: dict[str, tuple[Callable[[Any], bool], str]] = {
 }
 
 
-def sampling_fields(config: Any, num_prompt_tokens: int | None, overrides: Mapping[str, Any]) -> dict[str, Any]:
+def ids_of(value: Any, vocab_size: int | None = None) -> tuple[int, ...]:
+    """Token ids as configs give them: one, several or None. An id below 0 or outside the vocabulary is how they say "none"."""
+    ids = () if value is None else (value,) if isinstance(value, int) else value
+    return tuple(int(i) for i in ids if i >= 0 and (vocab_size is None or i < vocab_size))
+
+
+def sampling_fields(
+    config: Any, num_prompt_tokens: int | None, overrides: Mapping[str, Any], vocab_size: int | None = None
+) -> dict[str, Any]:
     """The fields of `SamplingParams` that `config` amounts to, with `overrides` put in their place."""
-    read = _Reader(config, num_prompt_tokens)
+    read = _Reader(config, num_prompt_tokens, vocab_size)
     for name, (active, reason) in _REFUSED.items():
         value = read(name)
         if value is not None and active(value):
@@ -47,7 +55,7 @@ def sampling_fields(config: Any, num_prompt_tokens: int | None, overrides: Mappi
         "repetition_penalty": _or(read("repetition_penalty"), 1.0),
         "logit_bias": {sequence[0]: bias for sequence, bias in read.sequence_bias() if len(sequence) == 1},
         "bad_words_ids": [word for word in read("bad_words_ids") or () if list(word) not in [[eos] for eos in read.eos]],
-        "suppress_tokens": read("suppress_tokens"),
+        "suppress_tokens": read.ids("suppress_tokens"),
         "n": _or(read("num_return_sequences"), 1),
     }
     if read("stop_strings"):
@@ -64,16 +72,18 @@ def sampling_fields(config: Any, num_prompt_tokens: int | None, overrides: Mappi
 class _Reader:
     """A config's values, transformers' defaults behind them."""
 
-    def __init__(self, config: Any, num_prompt_tokens: int | None) -> None:
-        self._config, self._num_prompt_tokens = config, num_prompt_tokens
+    def __init__(self, config: Any, num_prompt_tokens: int | None, vocab_size: int | None) -> None:
+        self._config, self._num_prompt_tokens, self._vocab_size = config, num_prompt_tokens, vocab_size
         self._defaults: dict[str, Any] = getattr(config, "_get_default_generation_params", dict)()
         self._defaults.pop("max_length", None)
-        eos = self("eos_token_id")
-        self.eos: list[int] = [] if eos is None else [int(eos)] if isinstance(eos, int) else [int(t) for t in eos]
+        self.eos = list(self.ids("eos_token_id"))
 
     def __call__(self, name: str) -> Any:
         value = getattr(self._config, name, None)
         return self._defaults.get(name) if value is None else value
+
+    def ids(self, name: str) -> tuple[int, ...]:
+        return ids_of(self(name), self._vocab_size)
 
     def refuse(self, name: str, value: Any, reason: str) -> NoReturn:
         raise UsageError(f"the generation config's {name} is {value!r}, which is not supported: {reason}")
@@ -130,30 +140,28 @@ def _processors(read: _Reader, found: dict[str, Any]) -> list[Any]:
             read.refuse("exponential_decay_length_penalty", decay, "the config has no eos_token_id to raise")
         length = read.prompt_length("exponential_decay_length_penalty")
         built.append(_transformers("ExponentialDecayLengthPenalty")(tuple(decay), read.eos, length))
-    begin = read("begin_suppress_tokens")
-    if begin is not None:
+    begin = read.ids("begin_suppress_tokens")
+    if begin:
         length = read.prompt_length("begin_suppress_tokens")
-        start = length if length > 1 or read("forced_bos_token_id") is None else length + 1
-        built.append(_transformers("SuppressTokensAtBeginLogitsProcessor")(begin, start))
+        start = length if length > 1 or not read.ids("forced_bos_token_id") else length + 1
+        built.append(_transformers("SuppressTokensAtBeginLogitsProcessor")(list(begin), start))
     return built
 
 
 def _forced(read: _Reader, found: dict[str, Any]) -> list[Any]:
     built = []
-    bos, eos = read("forced_bos_token_id"), read("forced_eos_token_id")
-    banned = {*(found["suppress_tokens"] or ()), *(read("begin_suppress_tokens") or ())}
+    bos, eos = read.ids("forced_bos_token_id"), list(read.ids("forced_eos_token_id"))
+    banned = {*found["suppress_tokens"], *read.ids("begin_suppress_tokens")}
     for name, forced in (("forced_bos_token_id", bos), ("forced_eos_token_id", eos)):
-        ids = () if forced is None else (forced,) if isinstance(forced, int) else tuple(forced)
-        if banned.intersection(ids):
-            read.refuse(name, forced, "a token of it is suppressed as well")
-    if bos is not None:
-        built.append(_transformers("ForcedBOSTokenLogitsProcessor")(bos))
-    if eos is not None:
+        if banned.intersection(forced):
+            read.refuse(name, read(name), "a token of it is suppressed as well")
+    if bos:
+        built.append(_transformers("ForcedBOSTokenLogitsProcessor")(bos[0]))
+    if eos:
         limit = found.get("max_tokens")
         if limit is None:
-            read.refuse(
-                "forced_eos_token_id", eos, "the place to force it at is not known without max_new_tokens or max_length"
-            )
+            unknown = "the place to force it at is not known without max_new_tokens or max_length"
+            read.refuse("forced_eos_token_id", read("forced_eos_token_id"), unknown)
         built.append(_transformers("ForcedEOSTokenLogitsProcessor")(read.prompt_length("forced_eos_token_id") + limit, eos))
     return built
 

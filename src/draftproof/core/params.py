@@ -94,12 +94,15 @@ class SamplingParams:
         return cls(**values)
 
     @classmethod
-    def from_generation_config(cls, config: Any, *, num_prompt_tokens: int | None = None, **overrides: Any) -> SamplingParams:
+    def from_generation_config(
+        cls, config: Any, *, num_prompt_tokens: int | None = None, vocab_size: int | None = None, **overrides: Any
+    ) -> SamplingParams:
         """What `model.generate` would do with this transformers `GenerationConfig`; see `core.generation_config`.
 
-        num_prompt_tokens: needed when the config counts the prompt (max_length, begin_suppress_tokens, …).
+        num_prompt_tokens: needed when the config counts the prompt (max_length, begin_suppress_tokens, …). vocab_size: ids of the
+        config outside it mean none, as those below 0 do.
         overrides: fields of this class; they win. UsageError names whatever the config asks for that cannot be honoured."""
-        return cls.from_dict(sampling_fields(config, num_prompt_tokens, overrides))
+        return cls.from_dict(sampling_fields(config, num_prompt_tokens, overrides, vocab_size))
 
     def resolve(self, tokenizer: Any) -> SamplingParams:
         """The same parameters with `bad_words` as `bad_words_ids`, encoded by `tokenizer` with and without a leading space.

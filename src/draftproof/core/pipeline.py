@@ -214,6 +214,14 @@ def refuse_invalid(held: Sequence[Array]) -> None:
         raise invalid_row()
 
 
+def unprocessed_law(logits: Array) -> Array:
+    """softmax of `logits` [vocab] as they are, for who only weighs them. InvalidLogitsError for NaN and infinity."""
+    law = softmax(logits)
+    if not math.isfinite(law.max()):
+        raise InvalidLogitsError("the logits hold NaN or infinity, or allow no token: the model is at fault")
+    return law
+
+
 def invalid_row() -> InvalidLogitsError:
     """What is said of a row that an accelerator held back, of which no more is known."""
     return InvalidLogitsError("a row of logits of this round holds NaN or infinity, or allows no token")

@@ -232,7 +232,8 @@ class Decoder:
 
     def _with_forks(self, ids: Sequence[int], params: SamplingParams) -> SamplingParams:
         """The parameters, logits processors with a state of their own marked to be copied along drafts, or refused."""
-        fork = partial(with_forks, prompt=ids, vocab_size=self.target.vocab_size, device=getattr(self.target, "device", None))
+        device = getattr(self.target, "output_device", None)
+        fork = partial(with_forks, prompt=ids, vocab_size=self.target.vocab_size, device=device)
         processors, warpers = fork(params.logits_processors), fork(params.logits_warpers)
         return replace(params, logits_processors=processors, logits_warpers=warpers) if processors or warpers else params
 
@@ -242,7 +243,9 @@ class Decoder:
             config = getattr(self.target, "generation_config", None)
             params = SamplingParams()
             if config is not None:
-                params = SamplingParams.from_generation_config(config, num_prompt_tokens=num_prompt_tokens)
+                params = SamplingParams.from_generation_config(
+                    config, num_prompt_tokens=num_prompt_tokens, vocab_size=self.target.vocab_size
+                )
         if not isinstance(params, SamplingParams):
             raise UsageError(f"params is a {type(params).__name__}; it is a SamplingParams, or None for the model's defaults")
         if params.seed is None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Generator, Hashable, Sequence
 from typing import Literal
 
-from draftproof.core.dense import softmax
+from draftproof.core.pipeline import unprocessed_law
 from draftproof.core.records import ROOT, Array, Observation, Selection
 from draftproof.core.tree import TreeShape
 from draftproof.drafters.builder import DraftBuilder
@@ -132,7 +132,7 @@ class DraftModelSession:
         logits, path = align_logits(logits, self._vocab_size), draft.path(parent)
         law = None if self._laws.greedy else self._laws.law(logits, context, path)
         self._laws.check()
-        if not draft.go_on(softmax(logits) if law is None and draft.weighs_laws else law, parent):
+        if not draft.go_on(unprocessed_law(logits) if law is None and draft.weighs_laws else law, parent):
             return ()
         if law is not None and not self._greedy:
             return draft.draw_children(law, count, self._selection, parent)

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import torch
 
-from draftproof.core.dense import softmax
+from draftproof.core.pipeline import unprocessed_law
 from draftproof.core.records import ROOT, Array, Observation, Selection
 from draftproof.drafters.builder import DraftBuilder
 from draftproof.drafters.protocol import Memory, Request, Wants
@@ -140,7 +140,7 @@ class EagleSession:
         path = draft.path()
         law = None if self._laws.greedy else self._laws.law(logits, context, path)
         self._laws.check()
-        if not draft.go_on(softmax(logits) if law is None and draft.weighs_laws else law):
+        if not draft.go_on(unprocessed_law(logits) if law is None and draft.weighs_laws else law):
             return False
         if self._greedy or law is None:
             draft.guess(self._laws.greedy_tokens(logits[None, :], context, [path])[0])

@@ -11,6 +11,7 @@ Not covered: string-level rejection (SLRS), which sums over all ways to spell a 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Hashable, Sequence
 from typing import Literal
 
@@ -138,6 +139,8 @@ class OtherTokenizerSession:
             output = yield Step(self._session, unread, rows=(len(unread) - 1,))
             row = output.logits[0]
             token = int(array_namespace(row).argmax(row))
+            if not math.isfinite(row[token]):  # NaN is the largest number of its row
+                raise InvalidLogitsError(f"the logits of {self._model.name} hold NaN or infinity, or allow no token")
             spelled = self._between.draft.spelled(token)
             if spelled is None:
                 end = self._between.target_of.get(token)

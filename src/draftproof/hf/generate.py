@@ -104,7 +104,7 @@ class _Job:
         batch: Sequence[asked.Row],
     ) -> None:
         target = _wrap(model)
-        self._eos = target.eos_token_ids = eos_token_ids(criteria)
+        self._eos = target.eos_token_ids = eos_token_ids(criteria, target.vocab_size)
         self._decoder = decoder_of(target)
         self._processors, self._batch = processors, batch
         self._samples = config.num_return_sequences or 1

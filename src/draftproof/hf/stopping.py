@@ -12,15 +12,16 @@ import torch
 from transformers import StoppingCriteriaList
 from transformers.generation.stopping_criteria import EosTokenCriteria, MaxLengthCriteria
 
+from draftproof.core.generation_config import ids_of
 from draftproof.core.params import SamplingParams
 from draftproof.decode.stopping import Finish, Stopper
 from draftproof.hf.request import Row
 
 
-def eos_token_ids(criteria: Sequence[Any]) -> tuple[int, ...]:
+def eos_token_ids(criteria: Sequence[Any], vocab_size: int) -> tuple[int, ...]:
     """The ids that end a text, from the prepared criteria; () when nothing does."""
     ids = [criterion.eos_token_id.flatten().tolist() for criterion in criteria if type(criterion) is EosTokenCriteria]
-    return tuple(dict.fromkeys(token for some in ids for token in some))
+    return ids_of(tuple(dict.fromkeys(token for some in ids for token in some)), vocab_size)
 
 
 def max_length(criteria: Sequence[Any], config: Any) -> int:

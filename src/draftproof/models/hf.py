@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from draftproof.core.generation_config import ids_of
 from draftproof.errors import UnsupportedModelError, UsageError
 from draftproof.models.arguments import ForwardArguments
 from draftproof.models.attention import attending
@@ -72,7 +73,7 @@ class HFModel:
         self.device: torch.device = module.get_input_embeddings().weight.device
         self.dtype: torch.dtype = module.dtype
         self.generation_config = getattr(module, "generation_config", None)
-        self.eos_token_ids: tuple[int, ...] = _eos_token_ids(self.generation_config, config, tokenizer)
+        self.eos_token_ids: tuple[int, ...] = _eos_token_ids(self.generation_config, config, tokenizer, self.vocab_size)
         self.limit_note: str | None = limit_note(config)
         self.notes: tuple[str, ...] = (*notes, *([self.limit_note] if self.limit_note else []))
         self.rows_mix: str | None = why_rows_mix(config) or why_modules_mix(module)
@@ -325,10 +326,10 @@ def _delivered(output: Output, device: torch.device) -> Output:
     return Output(copied(output.logits), {layer: copied(states) for layer, states in output.hidden.items()})
 
 
-def _eos_token_ids(generation_config: Any, config: Any, tokenizer: Any) -> tuple[int, ...]:
-    """The ids that end a text: from the generation config, else the config, else the tokenizer; () when none says so."""
-    for source in (generation_config, config, tokenizer):
-        ids = getattr(source, "eos_token_id", None)
-        if ids is not None:
-            return (int(ids),) if isinstance(ids, int) else tuple(int(i) for i in ids)
-    return ()
+def _eos_token_ids(generation_config: Any, config: Any, tokenizer: Any, vocab_size: int) -> tuple[int, ...]:
+    """The ids that end a text, () when there are none: the generation config's, which alone counts where there is one, as in
+    transformers; else the config's, else the tokenizer's."""
+    if generation_config is not None:
+        return ids_of(generation_config.eos_token_id, vocab_size)
+    given = (getattr(source, "eos_token_id", None) for source in (config, tokenizer))
+    return ids_of(next((ids for ids in given if ids is not None), None), vocab_size)

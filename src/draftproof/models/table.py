@@ -48,6 +48,9 @@ class TableModel:
             self._law, self.vocab_size = (lambda prefix: table[prefix[-1]]), len(table)
         self.name, self.max_length, self._hidden = name, max_length, hidden
         self.eos_token_ids = tuple(eos_token_ids)
+        outside = [token for token in self.eos_token_ids if not 0 <= token < self.vocab_size]
+        if outside:
+            raise UsageError(f"eos_token_ids has token id {outside[0]}; allowed: ids from 0 to {self.vocab_size - 1}")
         self._logits: dict[tuple[int, ...], NDArray[np.float64]] = {}
 
     def law(self, prefix: Sequence[int]) -> NDArray[np.float64]:
