@@ -50,7 +50,9 @@ def test_a_generation_config_without_an_end_has_none():
     assert module.generate(torch.tensor([PROMPT]), do_sample=False, max_new_tokens=4).shape[1] == 7
     target = HFModel(module)
     assert target.eos_token_ids == ()
-    assert SpeculativeDecoder(None, target).generate(PROMPT, SamplingParams(temperature=0, max_tokens=4)).token_ids == (LAST,) * 4
+    assert (
+        SpeculativeDecoder(None, target).generate(PROMPT, SamplingParams(temperature=0, max_tokens=4)).token_ids == (LAST,) * 4
+    )
     module.generation_config.eos_token_id = [LAST, -1]
     assert HFModel(module).eos_token_ids == (LAST,)
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from draftproof import SamplingParams
 from draftproof.errors import InvalidLogitsError, UsageError
-from search.own import FAILED, Law, TooMany, Tokens, text_law, total_variation, walk
+from search.own import FAILED, Law, Tokens, TooMany, text_law, total_variation, walk
 from search.settings import Setting, setting
 
 TOLERANCE = 1e-11
@@ -26,7 +26,7 @@ MOST = 12_000
 
 
 def verdict(one: Setting, most: int = MOST) -> str:
-    """"ok", "refused", "too many", or what is wrong."""
+    """ "ok", "refused", "too many", or what is wrong."""
     try:
         law, repeats = walk(_run(one), most)
     except UsageError as error:

@@ -12,6 +12,7 @@ import torch
 from transformers.generation.logits_process import NoRepeatNGramLogitsProcessor
 
 from draftproof import SpeculativeDecoder, TableModel
+from draftproof.core.tree import TreeShape
 from draftproof.drafters.auto import Auto
 from draftproof.drafters.draft_model import DraftModel
 from draftproof.drafters.eagle import Eagle
@@ -29,7 +30,6 @@ from draftproof.heads.medusa import Medusa as MedusaHead
 from draftproof.heads.medusa import MedusaConfig
 from draftproof.heads.target import TargetView
 from draftproof.models.transcript import Vocabularies
-from draftproof.core.tree import TreeShape
 from search.own import Edit, RandomModel, Tokens
 
 CHAINS = ("match", "token", "block", "rrs", "traversal", "gumbel", "k_seq")
@@ -136,9 +136,7 @@ def _asked(rng: np.random.Generator, vocab: int) -> dict[str, Any]:
     return asked | {name: value() for name, share, value in options if rng.random() < share}
 
 
-def _edited(
-    rng: np.random.Generator, ends: Tokens
-) -> tuple[Callable[[Tokens], list[Any]], Callable[[Tokens], Sequence[Edit]]]:
+def _edited(rng: np.random.Generator, ends: Tokens) -> tuple[Callable[[Tokens], list[Any]], Callable[[Tokens], Sequence[Edit]]]:
     """Logits processors and what they do: one that knows nothing after an end, one with a state, one of transformers'."""
     which, number = rng.random(), int(rng.integers(1, 4))
     if which < 0.15 and ends:

@@ -56,7 +56,7 @@ class RowLaws:
         lawless = next((place for place, node in enumerate(way) if node in self._errors), None)
         if lawless is None:
             return verdict
-        if lawless == 0:
+        if lawless == 0:  # held back by an accelerator
             raise self._errors[ROOT]
         return Verdict(verdict.path[: lawless - 1], self._draft.tokens[way[lawless]])
 
@@ -89,6 +89,8 @@ class RowLaws:
             held = self._hold([node])
             return law if held is None else array_namespace(law).where(held, 1.0 / law.shape[-1], law)
         except Exception as error:
+            if node == ROOT:
+                raise  # every text goes there
             self._errors[node] = error
             flat = array_namespace(self._logits).ones_like(self._logits[0])
             return LawPipeline(SamplingParams(), num_prompt_tokens=0, vocab_size=len(flat)).law(flat, ())
@@ -139,5 +141,7 @@ class RowLaws:
             row = self._logits[node + 1][None, :]
             return self._pipeline.greedy_tokens(row, self._context, [self._draft.tokens_to(node)])[0]
         except Exception as error:
+            if node == ROOT:
+                raise
             self._errors[node] = error
             return 0
