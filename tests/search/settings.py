@@ -1,4 +1,4 @@
-"""Random settings: models, a drafter with its rule and length, sampling parameters, and a way to call the decoder; by number."""
+"""Random settings: models, a drafter with its rule and length, parameters, and a way to call the decoder; by number."""
 
 from __future__ import annotations
 

@@ -99,8 +99,8 @@ class SamplingParams:
     ) -> SamplingParams:
         """What `model.generate` would do with this transformers `GenerationConfig`; see `core.generation_config`.
 
-        num_prompt_tokens: needed when the config counts the prompt (max_length, begin_suppress_tokens, …). vocab_size: ids of the
-        config outside it mean none, as those below 0 do.
+        num_prompt_tokens: needed when the config counts the prompt (max_length, begin_suppress_tokens, …). vocab_size: ids of
+        the config outside it mean none, as those below 0 do.
         overrides: fields of this class; they win. UsageError names whatever the config asks for that cannot be honoured."""
         return cls.from_dict(sampling_fields(config, num_prompt_tokens, overrides, vocab_size))
 
