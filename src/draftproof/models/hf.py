@@ -74,7 +74,6 @@ class HFModel:
         self.dtype: torch.dtype = module.dtype
         self.generation_config = getattr(module, "generation_config", None)
         self.eos_token_ids: tuple[int, ...] = _eos_token_ids(self.generation_config, config, tokenizer, self.vocab_size)
-        self.eos_token_ids: tuple[int, ...] = _eos_token_ids(self.generation_config, config, tokenizer, self.vocab_size)
         self.limit_note: str | None = limit_note(config)
         self.notes: tuple[str, ...] = (*notes, *([self.limit_note] if self.limit_note else []))
         self.rows_mix: str | None = why_rows_mix(config) or why_modules_mix(module)
