@@ -40,7 +40,7 @@ test: $(STAMP)  ## run the test suite (no downloads, under ten minutes on two co
 	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS)
 
 proof: $(STAMP)  ## sum the exact law of the whole decode loop over the full product of cases
-	$(TEST_ENV) $(BIN)/python -m pytest tests/exact -n $(WORKERS) -m proof
+	$(TEST_ENV) $(BIN)/python -m pytest tests/exact tests/search -n $(WORKERS) -m proof
 
 mutants: $(STAMP)  ## plant faults in a copy of the package, one at a time, and see that tests fail (resumable)
 	$(TEST_ENV) PYTHONPATH=tools $(BIN)/python -m mutants --workers $(WORKERS)
