@@ -10,6 +10,41 @@ PARAMETERS = ("core/test_penalties.py", "core/test_pipeline.py", "core/test_pipe
 CORE: tuple[Fault, ...] = (
     Fault(
         "core/chance.py",
+        "_hashed((seed, sample, opening, *prompt))",
+        "_hashed((seed & MASK, sample, opening, *prompt))",
+        "a seed is cut to 32 bits",
+        ("core/test_chance.py",),
+    ),
+    Fault(
+        "core/chance.py",
+        "_hashed((seed, sample, opening, *prompt))",
+        "_hashed((seed, sample, opening))",
+        "prompts of one seed share coins",
+        ("core/test_chance.py",),
+    ),
+    Fault(
+        "core/chance.py",
+        "_hashed((seed, sample, opening, *prompt))",
+        "_hashed((seed, sample, *prompt))",
+        "requests over one memory share coins",
+        ("core/test_chance.py",),
+    ),
+    Fault(
+        "core/chance.py",
+        "(base & MASK, (purpose << 24) | tail)",
+        "(base & 0xFFF, (purpose << 24) | tail)",
+        "coins come again after 4,096 tokens",
+        ("core/test_chance.py",),
+    ),
+    Fault(
+        "core/chance.py",
+        "(base & MASK, (purpose << 24) | tail)",
+        "(base & MASK, (purpose << 24) | (tail & 63))",
+        "coins come again after 64 nodes",
+        ("core/test_chance.py",),
+    ),
+    Fault(
+        "core/chance.py",
         "places = xp.arange(probabilities.shape[0] + 1, device=device(probabilities))",
         "places = xp.arange(probabilities.shape[0] + 1, device=device(probabilities)) - 1",
         "on a device the last success is one too early",

@@ -5,15 +5,15 @@ from __future__ import annotations
 from mutants.fault import Fault
 
 CONTRACT = ("drafters/test_contract.py",)
-BUILDER = ("drafters/test_contract.py", "drafters/test_recorded_laws.py", "core/test_near_laws.py", "core/test_tree_rules.py")
+BUILDER = ("drafters/test_builder.py", "drafters/test_recorded_laws.py", "core/test_near_laws.py", "core/test_tree_rules.py")
 HEADS = ("drafters/test_heads.py", "exact/test_heads.py")
 
 DRAFTERS: tuple[Fault, ...] = (
     Fault(
         "drafters/builder.py",
-        "        if parent not in self._laws:\n            self._laws[parent] = self._recorded(law)\n",
-        "        self._laws[parent] = self._recorded(law)\n",
-        "a law is recorded again at the second draw",
+        "        if parent in self._laws:\n",
+        "        if False:\n",
+        "siblings are drawn after a look, and their law is recorded again",
         BUILDER,
     ),
     Fault(
