@@ -244,6 +244,14 @@ def test_prompts_may_be_arrays():
     ]
 
 
+def test_a_schedule_never_drafts_more_than_a_row_asked_for():
+    decoder = make("same", num_speculative_tokens_per_batch_size=[[1, 8, 3]])
+    params = [SamplingParams(temperature=0, max_tokens=9, num_speculative_tokens=n) for n in (1, 3)]
+    short, long = decoder.generate(PROMPTS[:2], params)
+    assert max(len(record.draft_tokens) for record in short.rounds) == 1
+    assert max(len(record.draft_tokens) for record in long.rounds) == 3
+
+
 def test_models_without_shared_passes_run_the_same_rows():
     laws = [[0.6 if j == (i + 1) % 8 else 0.4 / 7 for j in range(8)] for i in range(8)]
     decoder = SpeculativeDecoder(TableModel(laws), TableModel(laws), speculative_config={"num_speculative_tokens": 3})

@@ -70,3 +70,11 @@ def test_a_trees_rounds_cost_their_levels_and_their_nodes() -> None:
     trace = trace_of_tree(lambda count: places[:, :count], np.ones(4), shape)
     assert trace.nodes is not None and trace.nodes.tolist() == [6, 6, 2, 0]
     assert trace.accept[0].tolist() == [1.0, 1.0] and trace.accept[1].tolist() == [1.0, 0.0]
+
+
+def test_catching_up_costs_what_a_second_token_adds_to_a_draft_pass() -> None:
+    visit = PassTimes(10, {1: (2.0,), 2: (2.4,)}, (1.0,), draft_pairs=(1.25,))
+    assert Costs((visit,)).catch_up == pytest.approx(0.25)
+    untimed = PassTimes(10, {1: (2.0,), 2: (2.4,)}, (1.0,))
+    assert Costs((untimed,)).catch_up == pytest.approx(0.2)
+    assert Costs((visit,), head_step=0.5).catch_up == 0.0

@@ -124,3 +124,35 @@ def test_rounds_are_as_many_as_foretold_on_their_own_text(name, rule):
         beyond.append(len(result.rounds) - expect(trace, K).num_rounds)
     assert np.std(beyond) > 0.1
     assert abs(np.mean(beyond)) < 4.4 * np.std(beyond) / len(beyond) ** 0.5
+
+
+def test_on_a_given_answer_overlaps_stand_for_chances():
+    """What the target gives a token that it did not write says nothing about what it would have written."""
+    params = SamplingParams(temperature=1.0)
+    own, given = (Text(PROMPT, (2, 5, 1, 7, 3, 0), own=own) for own in (True, False))
+    judge = Judge("token")
+    traces = [replay(DraftModel(DRAFT), TARGET, text, params, 2, judge=judge) for text in (own, given)]
+    whole = (*PROMPT, *given.answer)
+    for s in range(4):
+        laws = [(LAWS[whole[len(PROMPT) + s + d - 1]], DRAFT.law(whole[: len(PROMPT) + s + d])) for d in range(2)]
+        assert traces[1].accept[s] == pytest.approx([np.minimum(p, q).sum() for p, q in laws], abs=1e-6)
+        tokens = given.answer[s : s + 2]
+        ratios = [min(1.0, q[x] / p[x]) for (p, q), x in zip(laws, tokens, strict=True)]
+        assert traces[0].accept[s] == pytest.approx(ratios, abs=1e-6)
+
+
+def test_a_draft_ends_where_its_law_gives_the_text_nothing():
+    """The draft model never writes token 1; a place before it has no chance, and nothing after it is drafted on."""
+    rows = np.full((8, 8), 1 / 7)
+    rows[:, 1] = 0.0
+    seen = []
+
+    class Watched(Judge):
+        def laws(self, target_laws, draft_laws, tokens):
+            seen.append(int(tokens[0]))
+            return super().laws(target_laws, draft_laws, tokens)
+
+    text = Text(PROMPT, (2, 1, 3, 4, 5))
+    trace = replay(DraftModel(TableModel(rows)), TARGET, text, SamplingParams(temperature=1.0), 3, judge=Watched("token"))
+    assert 1 not in seen and set(seen) == {2, 3, 4, 5} - {5}
+    assert (trace.accept[0] > 0).tolist() == [True, False, False] and not trace.accept[1].any()

@@ -148,6 +148,8 @@ def test_losses_by_hand():
     assert losses.negative_log_acceptance(logits, law.log()).item() == pytest.approx(-np.log(0.75))
     expected = -(0.25 * np.log(0.5) + 0.25 * np.log(0.25) + 0.5 * np.log(0.25))
     assert losses.soft_cross_entropy(logits, law.log()).item() == pytest.approx(expected)
+    predicted, true = torch.tensor([[0.5, 3.0]]), torch.zeros(1, 2)
+    assert losses.feature_distance(predicted, true).item() == pytest.approx((0.5 * 0.5**2 + 3.0 - 0.5) / 2)
     half = (law / 2).log()  # half of the target's mass outside the draft vocabulary
     assert losses.soft_cross_entropy(logits, half).item() == pytest.approx(expected)
     assert losses.acceptance(logits, half).item() == pytest.approx(0.125 + 0.125 + 0.25)

@@ -8,6 +8,7 @@ import torch
 from draftproof.errors import UsageError
 from draftproof.heads.target import target_view
 from draftproof.models.hf import HFModel
+from draftproof.train import heldout
 from draftproof.train.distil import DraftTask
 from draftproof.train.heldout import held_out
 from draftproof.train.loop import Settings
@@ -87,3 +88,36 @@ def test_the_toy_language_is_learnt_at_temperature_zero():
         task.loss(cold, Aim(1, 0.8, "log_acceptance", 1.0, None)).backward()
         optimizer.step()
     assert task.acceptance(cold, 1, 8).marginal[0] >= 0.95
+
+
+@pytest.mark.parametrize("temperature", [0.7, 1.0])
+def test_held_out_acceptance_is_the_product_over_the_text_s_own_tokens(monkeypatch, temperature):
+    """By hand: of a draft from row r, the drafts before position i are kept with the product of min(1, q/p) at the text."""
+    task, text, steps = tiny_task(), random_text(temperature), 3
+    states = task._states([text], None)
+    generator = torch.Generator().manual_seed(1)
+    given = [torch.randn(len(states.rows(ahead)[0]), VOCAB, generator=generator) for ahead in range(1, steps + 1)]
+    monkeypatch.setattr(
+        heldout, "guesses", lambda head, states, steps: ((i, None, logits) for i, logits in enumerate(given, 1))
+    )
+    found = held_out(task.head, [states], steps)
+    order = _order_of(task.head)
+    rows = range(len(states.rows(steps)[0]))
+    for i in range(1, steps + 1):
+        expected, overlaps = 0.0, 0.0
+        for r in rows:
+            reached = 1.0
+            for j in range(1, i + 1):
+                p, q = states.log_laws[0][j - 1 + r].exp(), (given[j - 1][r] / temperature).softmax(-1)
+                x = order[text.tokens[text.prompt + r + j]]
+                overlap = float(torch.minimum(p, q).sum())
+                if j < i:
+                    reached *= min(1.0, float(q[x] / p[x]))
+            expected, overlaps = expected + reached * overlap, overlaps + overlap
+        assert found.marginal[i - 1] == pytest.approx(expected / len(rows), abs=1e-5)
+        assert found.overlap[i - 1] == pytest.approx(overlaps / len(rows), abs=1e-5)
+
+
+def _order_of(head) -> dict[int, int]:
+    """Token -> its place in the draft vocabulary."""
+    return {int(token): place for place, token in enumerate(head.draft_ids)}

@@ -63,7 +63,7 @@ PLAN: tuple[Fault, ...] = (
     Fault(
         "plan/siblings.py",
         "weights[x] = 1.0\n",
-        "",
+        "pass\n",
         "the token itself has no weight under shared noise",
         SIBLINGS,
     ),
@@ -177,14 +177,14 @@ PLAN: tuple[Fault, ...] = (
         "context = (*text.prompt, *text.answer[: place.first])",
         "context = text.prompt",
         "penalties do not see the answer before a block",
-        ("plan/test_alpha.py", "plan/test_plan.py", "plan/test_acceptance.py"),
+        ("plan/test_forcing.py",),
     ),
     Fault(
         "plan/replay.py",
         "at_token = judge.laws(ours[None], theirs[None], np.array([token]))[0, 0] if shown.text.own else overlap(ours, theirs)",
         "at_token = judge.laws(ours[None], theirs[None], np.array([token]))[0, 0]",
         "a given answer is judged as if the target had written it",
-        ("plan/test_replay.py", "plan/test_plan.py"),
+        ("plan/test_replay.py",),
     ),
     Fault(
         "plan/replay.py",

@@ -52,7 +52,7 @@ TRAIN: tuple[Fault, ...] = (
         "ratio = step if ratio is None else ratio * step",
         "ratio = step",
         "held-out acceptance forgets the drafts before the last",
-        (*LOOP, *TASK, *LANGUAGE),
+        TASK,
     ),
     Fault(
         "train/heldout.py",
