@@ -86,3 +86,12 @@ def test_training_with_and_without_a_cache_is_the_same(tmp_path):
         losses[name] = torch.load(tmp_path / name / "checkpoint.pt", weights_only=True)["losses"]
     assert losses["kept"] == pytest.approx(losses["fresh"], rel=2e-2)
     assert "take 0.00 GB" in said[0] and "the limit is 0.10 GB" in said[0]
+
+
+def test_what_the_folder_holds_counts_against_the_limit(tmp_path):
+    cache, (one, other) = cache_of(tmp_path), tiny_texts()
+    cache.fill([one], 10**6)
+    held = sum(file.stat().st_size for file in tmp_path.glob("*.npy"))
+    with pytest.raises(UsageError, match="the limit is"):
+        cache.fill([one, other], held + cache.size([other]) - 1)
+    cache.fill([one, other], held + cache.size([other]))

@@ -55,18 +55,20 @@ def test_acceptance_is_counted_as_verification_does():
     other = llama(num_hidden_layers=1)
     draft = HFModel(other, name="other", check=False)
     text = Text("0" * 16, "a", tuple(torch.randint(0, VOCAB, (14,)).tolist()), 5, 0.8)
-    found = DraftTask(target, draft).acceptance([text], 2, 1)
+    found = DraftTask(target, draft).acceptance([text], 3, 1)
     with torch.no_grad():
         ids = torch.tensor([text.tokens])
         p = (target.module(ids).logits[0] / 0.8).softmax(-1)
         q = (other(ids).logits[0] / 0.8).softmax(-1)
-    first, second = [], []
-    for row in range(text.prompt - 1, len(text.tokens) - 2):
-        token = text.tokens[row + 1]
-        first.append(torch.minimum(p[row], q[row]).sum())
-        second.append(min(1.0, q[row, token] / p[row, token]) * torch.minimum(p[row + 1], q[row + 1]).sum())
-    assert found.marginal == pytest.approx([float(sum(first) / len(first)), float(sum(second) / len(second))], rel=1e-4)
-    assert found.rows == (8, 8)
+    expected, rows = [0.0, 0.0, 0.0], range(text.prompt - 1, len(text.tokens) - 3)
+    for row in rows:
+        reached = 1.0
+        for place in range(3):
+            at, token = row + place, text.tokens[row + place + 1]
+            expected[place] += reached * float(torch.minimum(p[at], q[at]).sum()) / len(rows)
+            reached *= min(1.0, float(q[at, token] / p[at, token]))
+    assert found.marginal == pytest.approx(expected, rel=1e-4)
+    assert found.rows == (7, 7, 7)
 
 
 def test_layers_a_target_does_not_have_are_refused():

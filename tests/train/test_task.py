@@ -16,6 +16,7 @@ from draftproof.train.losses import LOSSES
 from draftproof.train.run import Recipe, fresh_head
 from draftproof.train.store import Text
 from draftproof.train.task import Aim, HeadTask
+from random_heads import random_head
 from tiny import VOCAB, llama
 from toy_language import SIZE, speaker, texts
 
@@ -90,9 +91,11 @@ def test_the_toy_language_is_learnt_at_temperature_zero():
     assert task.acceptance(cold, 1, 8).marginal[0] >= 0.95
 
 
+@pytest.mark.parametrize("drawn", [True, False])
 @pytest.mark.parametrize("temperature", [0.7, 1.0])
-def test_held_out_acceptance_is_the_product_over_the_text_s_own_tokens(monkeypatch, temperature):
-    """By hand: of a draft from row r, the drafts before position i are kept with the product of min(1, q/p) at the text."""
+def test_held_out_acceptance_is_the_product_over_the_text_s_own_tokens(monkeypatch, temperature, drawn):
+    """By hand: of a draft from row r, the drafts before position i are kept with the product of min(1, q/p) at the text. What
+    Medusa's heads say is not drawn from: their likeliest token is the draft, q is one-hot."""
     task, text, steps = tiny_task(), random_text(temperature), 3
     states = task._states([text], None)
     generator = torch.Generator().manual_seed(1)
@@ -100,7 +103,7 @@ def test_held_out_acceptance_is_the_product_over_the_text_s_own_tokens(monkeypat
     monkeypatch.setattr(
         heldout, "guesses", lambda head, states, steps: ((i, None, logits) for i, logits in enumerate(given, 1))
     )
-    found = held_out(task.head, [states], steps)
+    found = held_out(task.head if drawn else random_head("medusa"), [states], steps)
     order = _order_of(task.head)
     rows = range(len(states.rows(steps)[0]))
     for i in range(1, steps + 1):
@@ -109,6 +112,7 @@ def test_held_out_acceptance_is_the_product_over_the_text_s_own_tokens(monkeypat
             reached = 1.0
             for j in range(1, i + 1):
                 p, q = states.log_laws[0][j - 1 + r].exp(), (given[j - 1][r] / temperature).softmax(-1)
+                q = q if drawn else torch.nn.functional.one_hot(q.argmax(), VOCAB).float()
                 x = order[text.tokens[text.prompt + r + j]]
                 overlap = float(torch.minimum(p, q).sum())
                 if j < i:

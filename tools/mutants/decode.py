@@ -5,8 +5,13 @@ from __future__ import annotations
 from mutants.fault import Fault
 
 BATCH = ("decode/test_batch.py",)
-STOPPING = ("decode/test_stopping.py",)
-LENGTHS = ("decode/test_auto_off.py", "decode/test_live_lengths.py", "exact/test_lengths.py")
+STOPPING = ("decode/test_text_edges.py", "decode/test_stopping.py")
+LENGTHS = (
+    "decode/test_length_controller.py",
+    "decode/test_auto_off.py",
+    "decode/test_live_lengths.py",
+    "exact/test_lengths.py",
+)
 
 DECODE: tuple[Fault, ...] = (
     Fault(
@@ -78,7 +83,7 @@ DECODE: tuple[Fault, ...] = (
         "if first <= batch_size <= last)",
         "if first <= batch_size < last)",
         "a schedule's last size belongs to the next entry",
-        ("decode/test_batch.py", "plan/test_schedule.py"),
+        ("decode/test_text_edges.py",),
     ),
     # the round
     Fault(
@@ -128,7 +133,7 @@ DECODE: tuple[Fault, ...] = (
         "hidden={layer: states[kept] for layer, states in output.hidden.items()},",
         "hidden={layer: states[: len(kept)] for layer, states in output.hidden.items()},",
         "a drafter is shown the states of rejected nodes",
-        ("drafters/test_heads.py", "drafters/test_contract.py"),
+        ("decode/test_observation.py",),
     ),
     Fault(
         "decode/generation.py",
@@ -143,7 +148,7 @@ DECODE: tuple[Fault, ...] = (
         "may_stop = self.count >= self._min_tokens",
         "may_stop = self.count > self._min_tokens",
         "the text cannot end at min_tokens",
-        (*STOPPING, "exact/test_heads.py"),
+        STOPPING,
     ),
     Fault(
         "decode/stopping.py",
@@ -185,7 +190,7 @@ DECODE: tuple[Fault, ...] = (
         "rank = 1 + int(xp.sum(xp.astype(logprobs > own, xp.int64)))",
         "rank = int(xp.sum(xp.astype(logprobs >= own, xp.int64)))",
         "of two equally likely tokens none has the better rank",
-        ("decode/test_logprobs.py",),
+        ("decode/test_text_edges.py",),
     ),
     Fault(
         "decode/statistics.py",
@@ -212,8 +217,8 @@ DECODE: tuple[Fault, ...] = (
     Fault(
         "decode/length.py",
         "for drafts in range(wanted, 0, -1):",
-        "for drafts in range(wanted, -1, -1):",
-        "a ledger without credit is asked about no draft at all",
+        "for drafts in range(wanted, 1, -1):",
+        "a single draft is never affordable",
         LENGTHS,
     ),
     Fault(

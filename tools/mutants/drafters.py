@@ -6,6 +6,7 @@ from mutants.fault import Fault
 
 CONTRACT = ("drafters/test_contract.py",)
 BUILDER = ("drafters/test_builder.py", "drafters/test_recorded_laws.py", "core/test_near_laws.py", "core/test_tree_rules.py")
+MEMORIES = ("drafters/test_taking_in.py",)
 HEADS = ("drafters/test_heads.py", "exact/test_heads.py")
 
 DRAFTERS: tuple[Fault, ...] = (
@@ -99,7 +100,7 @@ DRAFTERS: tuple[Fault, ...] = (
         "if max(unread) >= self._num_input_ids:",
         "if max(unread) > self._num_input_ids:",
         "a token the draft model cannot read is read",
-        ("decode/test_limits.py::test_a_token_the_draft_model_cannot_read_ends_drafting_with_a_note",),
+        MEMORIES,
     ),
     # drafts from texts
     Fault(
@@ -121,21 +122,21 @@ DRAFTERS: tuple[Fault, ...] = (
         "if len(known) > len(context) or list(context[: len(known)]) != known:",
         "if len(known) > len(context):",
         "an edited context is not read anew",
-        CONTRACT,
+        MEMORIES,
     ),
     Fault(
         "drafters/suffix.py",
         "            if expected > score:\n",
         "            if expected >= score:\n",
         "of equal sums the shorter match wins",
-        ("drafters/test_suffix.py", "exact/test_proof_table.py"),
+        MEMORIES,
     ),
     Fault(
         "drafters/suffix.py",
         "self._drafter.shared.add(self._committed[self._num_prompt_tokens :])",
         "self._drafter.shared.add(self._committed)",
         "prompts go into the store of outputs",
-        ("drafters/test_suffix.py",),
+        MEMORIES,
     ),
     Fault(
         "drafters/ngram_cache.py",
@@ -149,14 +150,14 @@ DRAFTERS: tuple[Fault, ...] = (
         "recent = (*recent, token)[-LONGEST:]",
         "recent = (*recent, token)[-LONGEST + 1 :]",
         "the lookup goes on from a token less",
-        ("drafters/test_ngram_cache.py", "exact/test_proof_table.py"),
+        MEMORIES,
     ),
     Fault(
         "drafters/recycling.py",
         "for token, best in zip(seen.row_tokens, seen.top_ids.tolist(), strict=True):",
         "for token, best in zip(seen.row_tokens[:1], seen.top_ids.tolist()[:1], strict=True):",
         "rejected rows teach nothing",
-        ("drafters/test_recycling.py",),
+        MEMORIES,
     ),
     Fault(
         "drafters/recycling.py",
@@ -184,14 +185,14 @@ DRAFTERS: tuple[Fault, ...] = (
         "kept = [other for other in self._pool.get(first, []) if other != guess]",
         "kept = list(self._pool.get(first, []))",
         "an n-gram seen twice takes two places",
-        ("drafters/test_lookahead.py",),
+        MEMORIES,
     ),
     Fault(
         "drafters/other_tokenizer.py",
         'return "shared" if shared_hits * text >= text_hits * shared else "text"',
         'return "shared" if shared_hits >= text_hits else "text"',
         "the routes are compared without their numbers of drafts",
-        ("drafters/test_other_tokenizer.py",),
+        MEMORIES,
     ),
     Fault(
         "drafters/other_tokenizer.py",
@@ -205,7 +206,7 @@ DRAFTERS: tuple[Fault, ...] = (
         "for session in self._sessions.values():\n            session.observe(seen)",
         "self._sessions[self._chosen].observe(seen)",
         "drafters that did not draft are not told of the round",
-        ("drafters/test_auto.py", "exact/test_lengths.py"),
+        MEMORIES,
     ),
     # heads
     Fault(
@@ -227,20 +228,20 @@ DRAFTERS: tuple[Fault, ...] = (
         "if self._state is None or self._known != len(context) - 1:",
         "if self._state is None:",
         "a state of another place of the text is drafted from",
-        (*HEADS, "drafters/test_sessions.py"),
+        MEMORIES,
     ),
     Fault(
         "drafters/medusa.py",
         "depth = min(draft.room_under(ROOT), num_heads)",
         "depth = draft.room_under(ROOT)",
         "a draft is longer than there are heads",
-        HEADS,
+        MEMORIES,
     ),
     Fault(
         "decode/methods/models.py",
         "return DraftModel(model, how, tree=config.shape, selection=siblings(config), name=config.method)",
         'return DraftModel(model, how, tree=config.shape, selection="iid", name=config.method)',
         "the siblings asked for are not those drawn",
-        ("decode/test_trees.py",),
+        MEMORIES,
     ),
 )
