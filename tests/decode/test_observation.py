@@ -18,6 +18,7 @@ class SecondIsRight:
     """Two siblings a level, of which the second is what the target writes."""
 
     name, trees, wants, selections = "second_is_right", True, Wants(hidden=(1,)), frozenset({"fixed"})
+    memories = ()
 
     def open(self, request):
         self.seen = []

@@ -20,6 +20,7 @@ class Letters:
 
     def __init__(self, *texts):
         self._texts, self.text = texts, ""
+        self.written = self
 
     def push(self, token):
         self.text += self._texts[token]
