@@ -8,16 +8,21 @@ is emitted, and, unless `live`, never on the clock, so that a run replays with i
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from draftproof.core.records import Array, Round
 from draftproof.core.round_costs import RoundCosts
 from draftproof.core.tree import node_depths
 from draftproof.decode.lengths.acceptance import strength_class
 from draftproof.decode.lengths.auto_off import PROBE, Ledger, Switch
+from draftproof.decode.lengths.pace import Pace
 from draftproof.decode.lengths.protocol import LengthRule
 from draftproof.decode.live_costs import LiveCosts
 from draftproof.drafters.protocol import DraftSession, Foreseeing, Foreseen
+
+EXPECTED_USE = 0.125
+"""The share of the text left in which a drafter that still has to read may hope to draft. Little: how well it does is not known
+before it has read, and where it does badly all of the reading is lost."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +39,22 @@ class Situation:
 
 @dataclass(frozen=True)
 class Plan:
-    """What one drafter would do: drafts, the rate in tokens per time expected of them, and the reason in a few words."""
+    """What one drafter would do: drafts, the tokens and the time expected of the round, and the reason in a few words."""
 
     drafts: int
-    rate: float
     reason: str
+    tokens: float = 1.0
+    time: float = 1.0
     probe: bool = False
+
+    @property
+    def rate(self) -> float:
+        """Tokens per time."""
+        return self.tokens / self.time
+
+    def gain(self, rate: float) -> float:
+        """Tokens beyond those of a plain round, less what the time beyond it brings elsewhere, at `rate` tokens per time."""
+        return self.tokens - 1.0 - rate * (self.time - 1.0)
 
 
 class Member:
@@ -89,31 +104,37 @@ class Member:
         limits = [limit for limit in (now.longest, self.longest, seen.most) if limit is not None]
         longest = min(limits)
         if longest <= 0:
-            return Plan(0, 0.0, "no room for a draft")
+            return Plan(0, "no room for a draft")
         if seen.strength == 0:
-            return Plan(0, 0.0, "nothing to propose")
+            return Plan(0, "nothing to propose")
         strength = seen.strength if self.name in now.foreseen else None
         self._class = None if strength is None else strength_class(strength)
         emitted = 0 if ledger is None else ledger.emitted
         status = "on" if self.switch is None else self.switch.status(emitted)
         if status == "off":
-            return Plan(0, 0.0, "off: recent rounds cost more than they gave")
+            return Plan(0, "off: recent rounds cost more than they gave")
         wanted = self.rule.begin(longest, now.foreseen.get(self.name))
         if status == "probe":
             wanted = min(PROBE, longest)
         elif wanted == 0:
             if self.switch is not None:
                 self.switch.turn_off(emitted)
-                return Plan(0, 0.0, "off: no draft is expected to pay")
-            return Plan(1, 0.0, "no draft is expected to pay, and auto_off is off", probe=True)
+                return Plan(0, "off: no draft is expected to pay")
+            return Plan(1, "no draft is expected to pay, and auto_off is off", probe=True)
         drafts = wanted if ledger is None else self._affordable(wanted, now, ledger)
         if drafts == 0:
-            return Plan(0, 0.0, "over budget: one more losing round would cost too much")
+            return Plan(0, "over budget: one more losing round would cost too much")
         planned = drafts if status == "probe" else min(drafts, self.rule.room(0))
-        rate = (1.0 + self.rule.expected(planned)) / self.costs.round(planned)
-        if ledger is not None and not self._repays(rate, now):
-            return Plan(0, 0.0, "too little text is left to repay what the drafter has to read")
-        return Plan(drafts, rate, "probe" if status == "probe" else self.rule.name, status == "probe")
+        tokens, time = 1.0 + self.rule.expected(planned), self.costs.round(planned)
+        if ledger is not None and not self._repays(tokens / time, now):
+            return Plan(0, "too little text is left to repay what the drafter has to read")
+        time += self._catching_up(tokens, now)
+        return Plan(drafts, "probe" if status == "probe" else self.rule.name, tokens, time, status == "probe")
+
+    def _catching_up(self, tokens: float, now: Situation) -> float:
+        """This round's share of reading what the drafter has not read yet, were it to draft EXPECTED_USE of what is left."""
+        backlog = self.costs.read * (now.length - self.read - 1)
+        return backlog / max(EXPECTED_USE * now.remaining / tokens, 1.0)
 
     def _affordable(self, wanted: int, now: Situation, ledger: Ledger) -> int:
         """The most drafts, up to `wanted`, whose worst outcome the ledger allows."""
@@ -167,7 +188,8 @@ class LengthController:
     def __init__(self, members: Sequence[Member], ledger: Ledger | None = None) -> None:
         self._members, self._ledger = tuple(members), ledger
         self._chosen: Member | None = None
-        self._plan = Plan(0, 0.0, "")
+        self._plan = Plan(0, "")
+        self._pace = Pace()
         self._asked = 0
         self._backlog = 1
 
@@ -195,15 +217,23 @@ class LengthController:
             self._ledger.prompt = self._members[0].costs.prompt * (now.length - 1)
         self._asked, self._chosen = 0, None
         plans = [(member.plan(now, self._ledger), member) for member in self._members]
-        drafting = [(plan, member) for plan, member in plans if plan.drafts]
+        promised = [(plan, member) for plan, member in plans if plan.drafts]
+        drafting = promised if len(plans) == 1 or self._ledger is None else self._worthwhile(promised)
         if not drafting:
-            self._plan = Plan(0, 0.0, plans[0][0].reason if len(plans) == 1 else _joined(plans))
+            why = "no draft promises what its time is worth at the pace of the text" if promised else _joined(plans)
+            self._plan = Plan(0, plans[0][0].reason if len(plans) == 1 else why)
             return 0
-        self._plan, self._chosen = max(drafting, key=lambda pair: (pair[0].probe, pair[0].rate))
+        self._plan, self._chosen = max(drafting, key=lambda pair: pair[0].gain(self._pace.now))
         self._backlog = now.length - self._chosen.read
         if len(plans) > 1:
-            self._plan = Plan(self._plan.drafts, self._plan.rate, f"{self.choice}: {self._plan.reason}", self._plan.probe)
+            self._plan = replace(self._plan, reason=f"{self.choice}: {self._plan.reason}")
         return self._plan.drafts
+
+    def _worthwhile(self, plans: Sequence[tuple[Plan, Member]]) -> list[tuple[Plan, Member]]:
+        """Those that promise more than their time is worth at the pace of the text; where there is none, those that only ask
+        whether a drafter has become useful."""
+        promising = [pair for pair in plans if not pair[0].probe and pair[0].gain(self._pace.now) > 0]
+        return promising or [pair for pair in plans if pair[0].probe]
 
     def room(self, depth: int) -> int:
         """How many more tokens after `depth` seem worth drafting; never asked when `begin` said 0."""
@@ -217,11 +247,14 @@ class LengthController:
         self._asked = max(self._asked, depth + 1)
         if self._chosen is None or depth >= self._plan.drafts:
             return False
-        return self._plan.probe or self._chosen.rule.go_on(law if self._chosen.chains else None, depth)
+        if self._plan.probe and (law is None or not self._chosen.chains):
+            return True
+        return self._chosen.rule.go_on(law if self._chosen.chains else None, depth)
 
     def observe(self, record: Round) -> None:
         """The round has ended."""
         cost = 1.0 if self._chosen is None else self._chosen.cost(record, self._asked, self._backlog)
+        self._pace.enter(cost, len(record.tokens))
         emitted = 0
         if self._ledger is not None:
             self._ledger.enter(cost, len(record.tokens))
@@ -235,7 +268,7 @@ class LengthController:
     def state_key(self) -> Hashable:
         """Equal keys mean equal decisions from now on; only between rounds."""
         ledger = None if self._ledger is None else self._ledger.state_key()
-        return (ledger, tuple(member.state_key() for member in self._members))
+        return (ledger, self._pace.state_key(), tuple(member.state_key() for member in self._members))
 
 
 def _levels(record: Round) -> int:

@@ -19,11 +19,15 @@ import torch
 from draftproof.core.pipeline import unprocessed_law
 from draftproof.core.records import ROOT, Array, Observation, Selection
 from draftproof.drafters.builder import DraftBuilder
-from draftproof.drafters.protocol import Memory, Request, Wants
+from draftproof.drafters.protocol import Foreseen, Memory, Request, Wants
 from draftproof.errors import InvalidLogitsError, UsageError
 from draftproof.heads.feature_head import FeatureHead
 from draftproof.heads.passes import FEATURES, FeaturePasses, HeadStep
 from draftproof.models.protocol import Output, Step
+
+CHANCE = 0.5
+"""Share of a head's drafts accepted once reached, before a request's own rounds are known: heads reach .3 to .8 (docs/log.md,
+docs/default_head.md)."""
 
 DraftSampleMethod = Literal["probabilistic", "greedy"]
 
@@ -93,6 +97,10 @@ class EagleSession:
     def _known(self) -> int:
         """Position after the last token whose feature is known."""
         return self._first + self._true_rows + (0 if self._waiting is None else len(self._waiting))
+
+    def foresee(self, context: Sequence[int]) -> Foreseen:
+        """Nothing before the target has shown the features of the text; then drafts as heads' usually are."""
+        return Foreseen(1, chance=CHANCE) if self._shown and self._known >= len(context) - 1 else Foreseen(0)
 
     def propose(self, context: Sequence[int], draft: DraftBuilder) -> Generator[Step, Output, None]:
         if not self._shown:

@@ -16,12 +16,15 @@ from typing import Any
 from draftproof.core.records import ROOT, Array, Observation, Selection
 from draftproof.core.tree import TreeShape
 from draftproof.drafters.builder import DraftBuilder
-from draftproof.drafters.protocol import Memory, Request, Wants
+from draftproof.drafters.protocol import Foreseen, Memory, Request, Wants
 from draftproof.errors import InvalidLogitsError, UsageError
 from draftproof.heads.feature_head import as_tensor
 from draftproof.heads.medusa import Medusa as MedusaHeads
 from draftproof.heads.passes import HeadStep, MedusaPasses
 from draftproof.models.protocol import Output, Step
+
+CHANCE = 0.5
+"""Share of its drafts accepted once reached, before a request's own rounds are known."""
 
 
 class Medusa:
@@ -53,9 +56,13 @@ class MedusaSession:
         self._state: Any = None
         self._known = 0
 
+    def foresee(self, context: Sequence[int]) -> Foreseen:
+        """Nothing before the target has shown its state, as in every text's first round; then drafts as heads' usually are."""
+        return Foreseen(1, chance=CHANCE) if self._state is not None and self._known == len(context) - 1 else Foreseen(0)
+
     def propose(self, context: Sequence[int], draft: DraftBuilder) -> Generator[Step, Output, None]:
-        if self._state is None or self._known != len(context) - 1:
-            return  # as in every text's first round, which is no news
+        if self.foresee(context).strength == 0:
+            return
         num_heads = self._heads.config.num_heads
         depth = min(draft.room_under(ROOT), num_heads)
         if draft.room_under(ROOT) > num_heads:
