@@ -3,6 +3,7 @@
     python benchmarks/drafters_by_replay.py record --target MODEL --out recording.jsonl
     python benchmarks/drafters_by_replay.py read recording.jsonl --target MODEL --out read.jsonl --config JSON --config JSON ...
     python benchmarks/drafters_by_replay.py report recording.jsonl [read.jsonl]
+    python benchmarks/drafters_by_replay.py choose recording.jsonl --target MODEL --costs JSON --config NAME=JSON ...
 
 `record` lets the target write the answers, greedy and at T = 0.7, with its best ids at every position, one JSON line an answer
 (a run goes on with the tasks its file lacks). `report` replays every method over the answers through the drafters' own code. A
@@ -137,6 +138,38 @@ def read_by_models(args: argparse.Namespace) -> None:
             print(name, *about.values(), flush=True)
 
 
+def choose(args: argparse.Namespace) -> None:
+    """Times over plain decoding's of every configuration on the greedy answers, by task, all on one table of costs."""
+    import torch
+
+    from draftproof.core.params import SamplingParams
+    from draftproof.decode.adapt import length_controller
+    from draftproof.decode.build import make_drafter
+    from draftproof.models.load import load_model
+    from draftproof.plan.choosing import walk
+    from draftproof.plan.forcing import Text
+
+    torch.set_num_threads(args.threads)
+    lines = [line for line in read(args.recording) if line["setting"] == "greedy"]
+    target = load_model(args.target, dtype=lines[0]["dtype"])
+    costs = json.loads(args.costs.read_text(encoding="utf-8"))
+    params = SamplingParams(temperature=0)
+    for name, given in (one.split("=", 1) for one in args.config):
+        settings = {"adaptive": "survival", "auto_off": True, "costs": costs} | json.loads(given)
+        config, drafter = make_drafter(None, settings, target, target.tokenizer, None)
+        assert drafter is not None
+        spent: dict[str, list[float]] = {}
+        for line in lines:
+            controller = length_controller(config, drafter)
+            assert controller is not None
+            text = Text(tuple(line["prompt"]), tuple(line["answer"]))
+            walk(drafter, controller, target, text, params, config.num_speculative_tokens, args.tokens)
+            times = spent.setdefault(line["task"], [0.0, 0.0])
+            times[0] += len(text.answer)
+            times[1] += controller.time
+        print(name, {task: round(tokens / time, 3) for task, (tokens, time) in spent.items()}, flush=True)
+
+
 def replayable_methods() -> list[str]:
     """Every method of the list that drafts from tokens alone and needs no file."""
     from draftproof.decode.methods import METHODS
@@ -223,10 +256,17 @@ def main() -> None:
     reading.add_argument("--config", metavar="NAME=JSON", action="append", required=True)
     reading.add_argument("--length", type=int, action="append", default=None)
     reading.add_argument("--threads", type=int, default=1)
+    choosing = verbs.add_parser("choose", help="lengths that adapt and drafters that are chosen, on one table of costs")
+    choosing.add_argument("recording", type=Path)
+    choosing.add_argument("--target", required=True)
+    choosing.add_argument("--costs", type=Path, required=True, help="JSON: a table by drafter, as speculative_config has it")
+    choosing.add_argument("--config", metavar="NAME=JSON", action="append", required=True)
+    choosing.add_argument("--tokens", type=int, default=NEW_TOKENS, help="the limit the answers were written under")
+    choosing.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
     if args.verb == "read":
         args.length = args.length or [1, 2, 4, 8]
-    {"record": record, "read": read_by_models, "report": report}[args.verb](args)
+    {"record": record, "read": read_by_models, "report": report, "choose": choose}[args.verb](args)
 
 
 if __name__ == "__main__":

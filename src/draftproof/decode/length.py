@@ -190,6 +190,8 @@ class LengthController:
         self._chosen: Member | None = None
         self._plan = Plan(0, "")
         self._pace = Pace()
+        self.time = 0.0
+        """Plain tokens' time of all rounds so far, by the table of costs."""
         self._asked = 0
         self._backlog = 1
 
@@ -255,6 +257,7 @@ class LengthController:
         """The round has ended."""
         cost = 1.0 if self._chosen is None else self._chosen.cost(record, self._asked, self._backlog)
         self._pace.enter(cost, len(record.tokens))
+        self.time += cost
         emitted = 0
         if self._ledger is not None:
             self._ledger.enter(cost, len(record.tokens))
