@@ -150,6 +150,21 @@ elim: m => [a|w k IH|a k IH] //=.
 by rewrite !IH !mulr_sumr -big_split.
 Qed.
 
+Lemma E_drawn A (m : prog A) w (g : V -> A -> R) :
+  E m (fun a => mass (fun y => w y * g y a) / mass w) = mass (fun y => w y * E m (g y)) / mass w.
+Proof.
+rewrite [in RHS]massE mulr_suml (eq_bigr (fun y => E m (fun a => w y / mass w * g y a))) => [|y _]; last first.
+  by rewrite E_scale mulrAC.
+rewrite -E_sum; apply: E_ext => a; rewrite [X in X / _]massE mulr_suml; apply: eq_bigr => y _; exact: mulrAC.
+Qed.
+
+(* Two independent things may be done in either order. *)
+Lemma E_swap A B (m : prog A) (m' : prog B) f : E m (fun a => E m' (f a)) = E m' (fun b => E m (fun a => f a b)).
+Proof.
+elim: m => [a|w k IH|a k IH] //=; last by rewrite E_add !E_scale !IH.
+by rewrite E_drawn; congr (_ / _); apply: eq_mass => x; rewrite IH.
+Qed.
+
 Lemma E_draw A p (k : V -> prog A) f : is_law p -> E (Draw p k) f = \sum_x p x * E (k x) f.
 Proof. by case=> _ /= ->; rewrite divr1 massE. Qed.
 

@@ -45,6 +45,9 @@ Proof. exact: E_draw. Qed.
 Lemma proper_plain n c : proper (plain n c).
 Proof. by elim: n c => [|n IH] c //=; case: (p_law c) => _ ->; rewrite oner_eq0. Qed.
 
+Lemma proper_go_on n c ts : proper (go_on n c ts).
+Proof. by elim: n c ts => [|n IH] c [|x ts] //; [apply: proper_plain | apply: IH]. Qed.
+
 Lemma go_on_nil n c : go_on n c [::] = plain n c.
 Proof. by case: n. Qed.
 
