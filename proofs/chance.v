@@ -24,11 +24,11 @@ Implicit Types (w p : V -> R).
 
 Definition mass w : R := foldr (fun x m => w x + m) 0 (tokens V).
 
+Lemma mass_tokens w : mass w = \sum_(x <- tokens V) w x.
+Proof. by rewrite /mass; elim: (tokens V) => [|x s IH]; rewrite (big_nil, big_cons) //= IH. Qed.
+
 Lemma massE w : mass w = \sum_x w x.
-Proof.
-rewrite -big_enum -(perm_big _ (tokens_all V)) /mass.
-by elim: (tokens V) => [|x s IH]; rewrite (big_nil, big_cons) //= IH.
-Qed.
+Proof. by rewrite mass_tokens (perm_big _ (tokens_all V)) big_enum. Qed.
 
 Lemma eq_mass w w' : w =1 w' -> mass w = mass w'.
 Proof. by move=> eq_w; rewrite !massE; apply: eq_bigr => x _; apply: eq_w. Qed.

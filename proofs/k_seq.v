@@ -195,3 +195,34 @@ rewrite mulrBl mul1r opprB addrAC -addrA.
 rewrite ler_add2l addrA -[X in _ <= X]add0r ler_add2r addrC subr_le0 ler_pimulr //.
 by apply: exprn_ile1; rewrite ?subr_ge0 // ler_subl_addr ler_addl.
 Qed.
+
+(* The least rho that fits, from above, by halving [1, k]: `division_factor` of the code. *)
+Section Factor.
+Variables (R : realFieldType) (V : vocabulary).
+Implicit Types target drafted : V -> R.
+
+Fixpoint halve (n k : nat) target drafted (low high : R) : R :=
+  if n is n'.+1 then
+    let middle := (low + high) / (1 + 1) in
+    if fits middle k target drafted then halve n' k target drafted low middle else halve n' k target drafted middle high
+  else high.
+
+Definition division_factor target drafted (k : nat) : R :=
+  if fits 1 k target drafted then 1 else halve 60 k target drafted 1 k%:R.
+
+Lemma halve_fits n k target drafted low high : 0 < low -> 0 < high -> fits high k target drafted ->
+  0 < halve n k target drafted low high /\ fits (halve n k target drafted low high) k target drafted.
+Proof.
+elim: n low high => [|n IH] low high //= low_gt0 high_gt0 high_fits.
+have middle_gt0 : 0 < (low + high) / (1 + 1) by rewrite divr_gt0 ?addr_gt0 ?ltr01.
+by case: ifP => middle_fits; apply: IH.
+Qed.
+
+Lemma division_factor_fits target drafted k : is_law target -> is_law drafted ->
+  0 < division_factor target drafted k.+1 /\ fits (division_factor target drafted k.+1) k.+1 target drafted.
+Proof.
+move=> target_law drafted_law; rewrite /division_factor; case: ifP => [one_fits|_]; first by rewrite ltr01.
+by apply: halve_fits; rewrite ?ltr01 ?ltr0Sn //; apply: k_fits.
+Qed.
+
+End Factor.

@@ -157,4 +157,28 @@ rewrite big_ord_recl IH //= cats0; congr (_ * _).
 by apply: eq_bigr => j _; rewrite -cats1 -catA.
 Qed.
 
+Lemma lawful_model q k c : (forall c', is_law (q c')) -> lawful (model_drafter q k c).
+Proof. by move=> q_law; elim: k c => //= k IH c; split. Qed.
+
+(* Where the two laws overlap by alpha after every text: 1 + alpha + ... + alpha^k tokens, `expected_tokens` of the code. *)
+Theorem token_expected_alpha q k c alpha : (forall c', is_law (q c')) -> (forall c', mass (common (p c') (q c')) = alpha) ->
+  expected_tokens (token_round (model_drafter q k c) c) = \sum_(i < k.+1) alpha ^+ i.
+Proof.
+move=> q_law overlap; rewrite /expected_tokens; elim: k c => [|k IH] c.
+  rewrite big_ord_recl big_ord0 addr0 expr0 -[RHS](E_const 1 (proper_token_round c (lawful_model 0 c q_law))).
+  by apply: (E_ext_always (P := fun v => size v.1 = 0%N)) => // v size_v; rewrite size_rcons size_v.
+rewrite E_token_round; last exact: (lawful_model k.+1 c q_law).
+rewrite big_ord_recl expr0; under [X in _ = _ + X]eq_bigr do rewrite exprS; rewrite -mulr_sumr.
+set rest := \sum_(i < k.+1) alpha ^+ i in IH *; pose deeper x := E (token_round (model_drafter q k (rcons c x)) (rcons c x)) (fun v => (size (emitted v))%:R) : R.
+rewrite (eq_bigr (fun x => q c x * (clip (p c x / q c x) * (1 + deeper x) + (1 - clip (p c x / q c x)) * 1))) => [|x _].
+  rewrite one_trial //; last by case: (p_law c).
+  rewrite mulr1 addrC -addrA addrCA; under [X in _ + (_ + X)]eq_bigr do rewrite mulrDr mulr1 /deeper IH.
+  by rewrite big_split /= -mulr_suml -!massE overlap addrCA addKr.
+congr (_ * (_ * _ + _ * _)); last first.
+  rewrite /= (eq_mass (w' := residual (p c) (q c))) => [|y]; last by rewrite mulr1.
+  by rewrite divff // gt_eqF // mass_residual.
+rewrite /deeper -[X in _ = X + _](E_const 1 (proper_token_round (rcons c x) (lawful_model k (rcons c x) q_law))) -E_add.
+by apply: E_ext => v; rewrite /= mulrS.
+Qed.
+
 End Token.
