@@ -13,7 +13,7 @@ TORCH := $(shell grep '^torch==' requirements/ci.txt)
 TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test proof mutants check lint types imports sizes format bench docs clean
+.PHONY: help setup demo test proof theorem mutants check lint types imports sizes format bench docs clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -42,10 +42,13 @@ test: $(STAMP)  ## run the test suite (no downloads, under ten minutes on two co
 proof: $(STAMP)  ## sum the exact law of the whole decode loop over the full product of cases
 	$(TEST_ENV) $(BIN)/python -m pytest tests/exact tests/search -n $(WORKERS) -m proof
 
+theorem: $(STAMP)  ## check the proofs in proofs/ where Coq is installed, and say what is missing where it is not
+	$(BIN)/python tools/theorem.py
+
 mutants: $(STAMP)  ## plant faults in a copy of the package, one at a time, and see that tests fail (resumable)
 	$(TEST_ENV) PYTHONPATH=tools $(BIN)/python -m mutants --workers $(WORKERS)
 
-check: lint types imports sizes docs  ## formatting, lint, types, the direction of imports, sizes, and the pages
+check: lint types imports sizes docs theorem  ## formatting, lint, types, the direction of imports, sizes, the pages, the proofs
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .
@@ -74,3 +77,4 @@ bench: $(STAMP)  ## measure the default model against plain decoding and transfo
 
 clean:  ## remove what the commands above made, the environment included
 	rm -rf $(VENV) build dist out site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf proofs/out proofs/*.vo proofs/*.vok proofs/*.vos proofs/*.glob proofs/.*.aux

@@ -1,0 +1,50 @@
+"""The rules that run give the laws that are proven in proofs/, draft by draft: fractions from Coq against double precision."""
+
+from __future__ import annotations
+
+import pytest
+
+import theorem
+import theorem_cases
+from draftproof.audit.exact import TOLERANCE
+from draftproof.audit.tree_mutants import MUTANTS
+from draftproof.core.rules import RULES
+
+PROVEN = ("block", "greedy_k", "k_seq", "match", "rrs", "token", "traversal")
+PLANTED = (
+    "correction from the target's law, no residual",
+    "correction from |target - draft|",
+    "ratio inverted",
+    "block acceptance with the token residual",
+    "block, stop at the first failure",
+    "block, uncapped joint ratio at the end",
+    "match, then a fresh redraw",
+    "siblings without replacement, law not renormalised",
+    "siblings visited by probability instead of draw order",
+    "K-SEQ with rho = 1",
+    "greedy_k, residual of the whole draft law",
+    "traversal, residual not scaled",
+)
+
+
+@pytest.mark.parametrize("rule", PROVEN)
+def test_what_runs_is_what_is_proven(rule):
+    laws = [(case, law) for case, law in theorem_cases.kept() if case.rule == rule]
+    assert len(laws) >= 30
+    for case, proven in laws:
+        assert sum(proven.values()) == 1
+        assert theorem_cases.difference(theorem_cases.law_of(RULES[rule].verify, case), proven) <= TOLERANCE, case
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_change_shows(name):
+    mutant = next(mutant for mutant in MUTANTS if mutant.name == name)
+    selection = mutant.draft.split()[0].replace("sampled", "iid")
+    laws = [(case, law) for case, law in theorem_cases.kept() if (case.rule, case.selection) == (mutant.natural, selection)]
+    assert max(theorem_cases.difference(theorem_cases.law_of(mutant.verify, case), proven) for case, proven in laws) > 1e-3
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (theorem.PROOFS / "main.vo").exists(), reason="the proofs are not built: make theorem")
+def test_the_proofs_give_the_laws_that_are_kept():
+    assert theorem.proven_laws() == theorem_cases.KEPT.read_text(encoding="utf-8")
