@@ -3,6 +3,7 @@
 PYTHON ?= python3
 TORCH_INDEX ?=
 WORKERS ?= 2
+SEARCH_EXAMPLES ?= 5000
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
@@ -13,7 +14,7 @@ TORCH := $(shell grep '^torch==' requirements/ci.txt)
 TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test proof theorem mutants check lint types imports sizes format bench docs clean
+.PHONY: help setup demo test proof search theorem mutants check lint types imports sizes format bench docs clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -41,6 +42,9 @@ test: $(STAMP)  ## run the test suite (no downloads, under ten minutes on two co
 
 proof: $(STAMP)  ## sum the exact law of the whole decode loop over the full product of cases
 	$(TEST_ENV) $(BIN)/python -m pytest tests/exact tests/search -n $(WORKERS) -m proof
+
+search: $(STAMP)  ## look for laws, drafts and parameters that a rule does not keep (SEARCH_EXAMPLES, about 20 a second)
+	$(TEST_ENV) SEARCH_EXAMPLES=$(SEARCH_EXAMPLES) $(BIN)/python -m pytest tests/exact/test_search.py -m search
 
 theorem: $(STAMP)  ## check the proofs in proofs/ where Coq is installed, and say what is missing where it is not
 	$(BIN)/python tools/theorem.py

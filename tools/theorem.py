@@ -59,12 +59,15 @@ def build() -> list[str]:
 def read_assumptions(log: str) -> list[str]:
     """The log of `Print Assumptions`, kept in proofs/out; ProofError unless every theorem is closed."""
     OUT.mkdir(exist_ok=True)
-    asked = re.findall(r"^Print Assumptions (\w+)\.", (PROOFS / "main.v").read_text(encoding="utf-8"), re.MULTILINE)
-    answers = log.strip().splitlines()
     (OUT / "assumptions.log").write_text(log, encoding="utf-8")
-    if answers != [CLOSED] * len(asked):
+    if log.strip().splitlines() != [CLOSED] * len(asked()):
         raise ProofError(f"a theorem rests on an assumption, see {OUT / 'assumptions.log'}:\n{log}")
-    return asked
+    return asked()
+
+
+def asked() -> list[str]:
+    """The theorems whose assumptions proofs/main.v asks for."""
+    return re.findall(r"^Print Assumptions (\w+)\.", (PROOFS / "main.v").read_text(encoding="utf-8"), re.MULTILINE)
 
 
 def coq(source: Path) -> str:

@@ -48,3 +48,27 @@ def test_a_planted_change_shows(name):
 @pytest.mark.skipif(not (theorem.PROOFS / "main.vo").exists(), reason="the proofs are not built: make theorem")
 def test_the_proofs_give_the_laws_that_are_kept():
     assert theorem.proven_laws() == theorem_cases.KEPT.read_text(encoding="utf-8")
+
+
+def test_an_assumption_fails_the_build(monkeypatch, tmp_path):
+    monkeypatch.setattr(theorem, "OUT", tmp_path)
+    closed = [theorem.CLOSED] * len(theorem.asked())
+    assert len(theorem.read_assumptions("\n".join(closed))) == len(closed) > 20
+    with pytest.raises(theorem.ProofError, match="rests on an assumption"):
+        theorem.read_assumptions("\n".join([*closed[1:], "Axioms:", "overlap_small : forall p q, mass (common p q) = 0"]))
+
+
+def test_a_proof_left_open_fails_the_build(monkeypatch, tmp_path):
+    monkeypatch.setattr(theorem, "PROOFS", tmp_path)
+    monkeypatch.setattr(theorem, "FILES", ["law"])
+    (tmp_path / "law.v").write_text("(* Admitted is what this is not *)\nLemma easy : 1 = 2.\nProof.\nAdmitted.\n")
+    with pytest.raises(theorem.ProofError, match="law.v says Admitted"):
+        theorem.build()
+
+
+def test_without_coq_it_says_what_to_install(monkeypatch, capsys):
+    monkeypatch.setenv("PATH", "")
+    assert theorem.main([]) == 0
+    told = capsys.readouterr().out
+    assert "not checked, Coq is not installed" in told
+    assert "libcoq-mathcomp-algebra" in told
