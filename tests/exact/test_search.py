@@ -1,5 +1,5 @@
-"""A search for laws, a draft and parameters under which the decode loop is off: hypothesis makes the laws, as fractions with zeros,
-and picks the cell of the proof table. `make search`; SEARCH_EXAMPLES says how long."""
+"""A search for laws, a draft and parameters under which the decode loop is off: hypothesis makes the laws, as fractions with
+zeros, and picks the cell of the proof table. `make search`; SEARCH_EXAMPLES says how long."""
 
 from __future__ import annotations
 

@@ -252,6 +252,13 @@ def _softmax_for_guess(draft: Draft, laws: TargetLaws, chance: Chance) -> Verdic
     return RULES["token"].verify(Draft(draft.tokens, draft.parents, soft, "iid"), laws, chance)
 
 
+def _before_cut(law: Array) -> Array:
+    """What `law` may have been before top-k: 0.88 of it, the median that 50 tokens keep of SmolLM2's law in transformers#47932,
+    and the rest on the tokens that were cut."""
+    cut = law == 0
+    return 0.88 * law + 0.12 * cut / cut.sum() if cut.any() else law
+
+
 CHAIN_MUTANTS: tuple[Mutant, ...] = (
     Mutant("correction from the target's law, no residual", "common", with_parts(correct=lambda p, q: p)),
     Mutant("correction from (draft - target)+", "sign slip", with_parts(correct=lambda p, q: np.maximum(q - p, 0.0))),
@@ -271,6 +278,12 @@ CHAIN_MUTANTS: tuple[Mutant, ...] = (
         with_parts(
             accept=lambda p, q, x: _ratio(p, _warmer(q, 1 / 0.7), x), correct=lambda p, q: residual(p, _warmer(q, 1 / 0.7))
         ),
+    ),
+    Mutant(
+        "drawn after top-k, judged by the law before it",
+        "transformers#47932",
+        with_parts(accept=lambda p, q, x: _ratio(p, _before_cut(q), x), correct=lambda p, q: residual(p, _before_cut(q))),
+        draft="narrow",
     ),
     Mutant("soft law for a guessed draft", "transformers#32867", _softmax_for_guess, draft="greedy"),
     Mutant("match, then a fresh redraw", "REST, Medusa nucleus", fresh_redraw, natural="match"),
