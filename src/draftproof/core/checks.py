@@ -79,6 +79,15 @@ def token_sequences(name: str, value: Any) -> tuple[tuple[int, ...], ...]:
     return tuple(dict.fromkeys(found))
 
 
+def token_run(name: str, value: Any) -> tuple[int, ...]:
+    """Token ids in their order, repeats included."""
+    allowed = "a string, or a list of token ids (integers >= 0)"
+    members = items(name, value, allowed)
+    if any(isinstance(t, bool) or not isinstance(t, Integral) or t < 0 for t in members):
+        refuse(name, value, allowed)
+    return tuple(int(t) for t in members)
+
+
 def strings(name: str, value: Any) -> tuple[str, ...]:
     """Non-empty strings without repeats."""
     allowed = "a list of non-empty strings"

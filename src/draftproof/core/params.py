@@ -43,6 +43,8 @@ class SamplingParams:
     logits_processors: callables after all penalties and bans, before the temperature. logits_warpers: the same after min_p,
         when sampling; removed tokens reach them as -inf. Both must be functions of their arguments alone.
     num_speculative_tokens: draft length of this request; None is the decoder's, 0 is plain decoding.
+    prediction: a text, or token ids, that much of the answer is expected to repeat (OpenAI's Predicted Outputs); the method
+        `prediction` drafts from it. A string needs `resolve`.
     """
 
     temperature: float = 1.0
@@ -71,6 +73,7 @@ class SamplingParams:
     logits_processors: Sequence[Processor] = ()
     logits_warpers: Sequence[Processor] = ()
     num_speculative_tokens: int | None = None
+    prediction: str | Sequence[int] | None = None
 
     def __post_init__(self) -> None:
         for name, check in _CHECKS.items():
@@ -105,9 +108,12 @@ class SamplingParams:
         return cls.from_dict(sampling_fields(config, num_prompt_tokens, overrides, vocab_size))
 
     def resolve(self, tokenizer: Any) -> SamplingParams:
-        """The same parameters with `bad_words` as `bad_words_ids`, encoded by `tokenizer` with and without a leading space.
-
-        The form with a space is left out where it only puts tokens before the other, which forbids it already."""
+        """The same parameters in token ids: `prediction` encoded by `tokenizer`, and `bad_words` as `bad_words_ids`, with and
+        without a leading space. The form with a space is left out where it only puts tokens before the other, which forbids
+        it already."""
+        if isinstance(self.prediction, str):
+            expected = tuple(tokenizer.encode(self.prediction, add_special_tokens=False))
+            return replace(self, prediction=expected).resolve(tokenizer)
         if not self.bad_words:
             return self
         sequences: list[Sequence[int]] = list(self.bad_words_ids)
@@ -140,6 +146,10 @@ def _allowed_token_ids(name: str, value: Any) -> tuple[int, ...] | None:
     if value is None:
         return None
     return checks.token_ids(name, value) or checks.refuse(name, value, "a non-empty list of token ids, or None for all")
+
+
+def _prediction(name: str, value: Any) -> str | tuple[int, ...] | None:
+    return value if value is None or isinstance(value, str) else checks.token_run(name, value)
 
 
 def _stop(name: str, value: Any) -> tuple[str, ...]:
@@ -176,4 +186,5 @@ _CHECKS: dict[str, _Check] = {
     "logits_processors": checks.callables,
     "logits_warpers": checks.callables,
     "num_speculative_tokens": _integer("an integer >= 0, or None for the decoder's", 0, optional=True),
+    "prediction": _prediction,
 }

@@ -250,12 +250,21 @@ class Decoder:
             raise UsageError(f"params is a {type(params).__name__}; it is a SamplingParams, or None for the model's defaults")
         if params.seed is None:
             params = replace(params, seed=secrets.randbits(63))
-        if params.bad_words:
-            if self.tokenizer is None:
-                raise UsageError("bad_words needs a tokenizer; give bad_words_ids instead")
-            params = params.resolve(self.tokenizer)
+        params = self._resolved(params)
         if params.stop and self.tokenizer is None:
             raise UsageError("stop strings need a tokenizer; give stop_token_ids instead")
+        return params
+
+    def _resolved(self, params: SamplingParams) -> SamplingParams:
+        """Strings turned into ids; UsageError where that needs a tokenizer, and for expected ids that the target does not have."""
+        if self.tokenizer is None and params.bad_words:
+            raise UsageError("bad_words needs a tokenizer; give bad_words_ids instead")
+        if self.tokenizer is None and isinstance(params.prediction, str):
+            raise UsageError("a prediction that is a string needs a tokenizer; give its token ids instead")
+        params = params.resolve(self.tokenizer)
+        beyond = [token for token in params.prediction or () if int(token) >= self.target.vocab_size]
+        if beyond:
+            raise UsageError(f"prediction holds token {beyond[0]}; ids go from 0 to {self.target.vocab_size - 1}")
         return params
 
     def _stopper(self, ids: Sequence[int], params: SamplingParams, streams: bool) -> Stopper:

@@ -134,7 +134,15 @@ class SpeculativeDecoder(Decoder):
         )
 
     def drafter_for(self, params: SamplingParams) -> Drafter | None:
-        """The drafter, unless these parameters ask for plain decoding."""
+        """The drafter, unless these parameters ask for plain decoding. UsageError for a prediction that nothing reads."""
+        if params.num_speculative_tokens == 0:
+            return None
+        reads = self.drafter is not None and self.drafter.wants.prediction
+        if params.prediction is not None and not reads:
+            method = "none" if self.drafter is None else self.drafter.name
+            raise UsageError(
+                f"a prediction is drafted from by method 'prediction', alone or among the drafters of 'auto'; this is {method!r}"
+            )
         return self.drafter if self._draft_length(params) > 0 else None
 
     def _stream(self, ids: tuple[int, ...], params: SamplingParams, index: int) -> tuple[int, int]:

@@ -30,7 +30,8 @@ class Auto:
         self.selections: frozenset[Selection] = frozenset().union(*(member.selections for member in members.values()))
         hidden = {layer for member in members.values() for layer in member.wants.hidden}
         self.memories = tuple(memory for member in members.values() for memory in member.memories)
-        self.wants = Wants(tuple(sorted(hidden)), max(member.wants.top_ids for member in members.values()))
+        wants = [member.wants for member in members.values()]
+        self.wants = Wants(tuple(sorted(hidden)), max(one.top_ids for one in wants), any(one.prediction for one in wants))
 
     def open(self, request: Request) -> AutoSession:
         return AutoSession(self.members, request)

@@ -25,10 +25,12 @@ Proposal = Generator[Step, Output, None] | None
 
 @dataclass(frozen=True)
 class Wants:
-    """What a drafter needs back from the target's passes: hidden layers by id, and this many top ids of every row."""
+    """What a drafter needs. Back from the target's passes: hidden layers by id, and this many top ids of every row. From the
+    caller: prediction, whether it reads `SamplingParams.prediction`."""
 
     hidden: tuple[int, ...] = ()
     top_ids: int = 0
+    prediction: bool = False
 
 
 @dataclass(frozen=True)

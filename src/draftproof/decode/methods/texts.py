@@ -55,6 +55,12 @@ def _ngram_cache(config: SpeculativeConfig, parts: Parts) -> Drafter:
     return NGramCache(None if config.option("store") is None else StoredTable(_stored(config, parts)))
 
 
+def _prediction(config: SpeculativeConfig, parts: Parts) -> Drafter:
+    from draftproof.drafters.prediction import Prediction
+
+    return Prediction()
+
+
 def _recycling(config: SpeculativeConfig, parts: Parts) -> Drafter:
     from draftproof.drafters.recycling import Recycling
 
@@ -140,6 +146,13 @@ TEXT_METHODS = (
         _ngram_cache,
         options=(Option("store", None, store_of("ngram_cache"), f"{STORE_HELP}; optional", vllm=False),),
         replayable=True,
+    ),
+    Method(
+        "prediction",
+        "what the caller expects the answer to repeat, found again after every edit",
+        16,
+        _prediction,
+        foretold=False,
     ),
     Method(
         "recycling",
