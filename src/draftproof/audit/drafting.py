@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from draftproof.audit.guessing import cached_guess, guessed_kinds, stored_table
+from draftproof.audit.guessing import Expecting, cached_guess, expected_guess, guessed_kinds, stored_table
 from draftproof.audit.kinds import Kind as Kind
 from draftproof.audit.kinds import Plan as Plan
 from draftproof.audit.kinds import TreeKind as TreeKind
@@ -202,6 +202,7 @@ def kinds(
         Kind("stops_after", PlannedDrafter("stops_after", stops_after), stops_after),
         Kind("ngram", NGram(2, 1), lambda context, path: _looked_up(context, path, laws, 2)),
         Kind("ngram_cache", NGramCache(stored_table()), lambda context, path: cached_guess(context, path, laws)),
+        Kind("prediction", Expecting(), lambda context, path: expected_guess(context, path, laws)),
     ]
     found = {kind.name: kind for kind in listed}
     both = {"ngram": found["ngram"], "draft_model": found["sampled"]}

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,10 @@ from draftproof.audit.kinds import GuessedKind
 from draftproof.core.pipeline import LawPipeline
 from draftproof.core.tree import TreeShape
 from draftproof.drafters.ngram_cache import LAST_RESORT, LAX, STRICT
+from draftproof.drafters.prediction import Prediction, PredictionSession
+from draftproof.drafters.protocol import Request
 from draftproof.drafters.retrieval import Retrieval
+from draftproof.drafters.stores.expected import ExpectedText
 from draftproof.drafters.stores.ngram_tables import StoredTable, build_tables
 from draftproof.drafters.stores.suffix_array import SuffixArray, build_suffix_array
 from draftproof.drafters.suffix import Suffix
@@ -52,6 +57,22 @@ def guessed_kinds(laws: LawPipeline) -> dict[str, GuessedKind]:
 def stored_table() -> StoredTable:
     """The corpus's n-grams."""
     return StoredTable(build_tables([np.asarray(document) for document in CORPUS]))
+
+
+class Expecting(Prediction):
+    """`prediction` for requests that all expect the same answer."""
+
+    def open(self, request: Request) -> PredictionSession:
+        return super().open(replace(request, params=replace(request.params, prediction=CORPUS[0])))
+
+
+def expected_guess(context: Tokens, path: Tokens, laws: LawPipeline) -> int | None:
+    """What `prediction` guesses after a path: the answer so far is followed from its beginning, whatever was followed before."""
+    expected = ExpectedText(CORPUS[0])
+    for token in context[laws.num_prompt_tokens :]:
+        expected.read(token)
+    token = next(islice(expected.going_on(), len(path), None), None)
+    return None if token is None or laws.forbids(token, context, path) else token
 
 
 def _kind(
