@@ -67,12 +67,12 @@ class Expecting(Prediction):
 
 
 def expected_guess(context: Tokens, path: Tokens, laws: LawPipeline) -> int | None:
-    """What `prediction` guesses after a path: the answer so far is followed from its beginning, whatever was followed before."""
+    """What `prediction` guesses after a path, the answer so far being followed from its beginning every time."""
     expected = ExpectedText(CORPUS[0])
     for token in context[laws.num_prompt_tokens :]:
         expected.read(token)
-    token = next(islice(expected.going_on(), len(path), None), None)
-    return None if token is None or laws.forbids(token, context, path) else token
+    guess = next(islice(expected.going_on(), len(path), None), None)
+    return None if guess is None or laws.forbids(guess, context, path) else guess
 
 
 def _kind(

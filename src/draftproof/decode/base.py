@@ -256,7 +256,7 @@ class Decoder:
         return params
 
     def _resolved(self, params: SamplingParams) -> SamplingParams:
-        """Strings turned into ids; UsageError where that needs a tokenizer, and for expected ids that the target does not have."""
+        """Strings turned into ids; UsageError where that needs a tokenizer, and for expected ids the target does not have."""
         if self.tokenizer is None and params.bad_words:
             raise UsageError("bad_words needs a tokenizer; give bad_words_ids instead")
         if self.tokenizer is None and isinstance(params.prediction, str):

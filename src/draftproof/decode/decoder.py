@@ -141,7 +141,7 @@ class SpeculativeDecoder(Decoder):
         if params.prediction is not None and not reads:
             method = "none" if self.drafter is None else self.drafter.name
             raise UsageError(
-                f"a prediction is drafted from by method 'prediction', alone or among the drafters of 'auto'; this is {method!r}"
+                f"a prediction is read by method 'prediction', alone or among the drafters of 'auto'; this is {method!r}"
             )
         return self.drafter if self._draft_length(params) > 0 else None
 

@@ -14,7 +14,7 @@ from itertools import islice
 
 from draftproof.core.records import ROOT, Observation, Selection
 from draftproof.drafters.builder import DraftBuilder
-from draftproof.drafters.protocol import Foreseen, Request, Wants
+from draftproof.drafters.protocol import Foreseen, Memory, Request, Wants
 from draftproof.drafters.stores.expected import ExpectedText
 from draftproof.drafters.stores.grow import place
 
@@ -26,7 +26,7 @@ class Prediction:
     name = "prediction"
     selections: frozenset[Selection] = frozenset({"fixed"})
     trees = False
-    memories = ()
+    memories: tuple[Memory, ...] = ()
     wants = Wants(prediction=True)
 
     def open(self, request: Request) -> PredictionSession:

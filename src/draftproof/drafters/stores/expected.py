@@ -2,8 +2,9 @@
 
 The text follows the expected one token by token until they part. From then on every new token is looked for in the expected
 text, near the place where they parted first: what agrees there with the end of the text is where the text goes on from. So an
-insertion comes back to the place it left, a deletion goes on behind what is missing, a replacement behind what it stands for, and
-a block that was moved is found wherever it was. A replacement that has been seen is expected again where the same tokens stand.
+insertion comes back to the place it left, a deletion goes on behind what is missing, a replacement behind what it stands for,
+and a block that was moved is found wherever it was. A replacement that has been seen is expected again where the same tokens
+stand.
 """
 
 from __future__ import annotations
@@ -62,8 +63,8 @@ class ExpectedText:
             self._remember_replacement(self.place - self.agreed)
 
     def going_on(self) -> Iterator[int]:
-        """The tokens expected next, with replacements seen before. Where the text has just left the expected one, as if it replaced
-        it token by token."""
+        """The tokens expected next, with replacements seen before. Where the text has just left the expected one, as if it
+        replaced it token by token."""
         place = self.place
         if place is None:
             since = len(self.text) - self._parting.text
@@ -74,8 +75,8 @@ class ExpectedText:
             place += len(old) if old else 1
 
     def _part(self, place: int) -> None:
-        """The text has gone another way than expected at `place`. Where it had just been found again, by a few tokens that turned
-        out to stand there by chance, it still is where it parted before."""
+        """The text has gone another way than expected at `place`. Where it had just been found again, by a few tokens that
+        turned out to stand there by chance, it still is where it parted before."""
         if self.agreed >= UNIQUE or self._parting.text == 0:
             self._parting = Parting(place, len(self.text) - 1)
 
