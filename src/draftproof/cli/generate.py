@@ -64,6 +64,15 @@ Prefill = Annotated[
         show_default=False,
     ),
 ]
+Prediction = Annotated[
+    Path | None,
+    typer.Option(
+        "--prediction",
+        metavar="FILE",
+        help="Draft from this text, which much of the answer is expected to repeat, as when a file is edited.",
+        show_default=False,
+    ),
+]
 Compare = Annotated[
     bool,
     typer.Option(
@@ -102,6 +111,7 @@ def generate(
     tools: options.Tools = None,
     chat_template_kwargs: options.TemplateVariables = None,
     raw: Raw = False,
+    prediction: Prediction = None,
     show: options.Show = False,
     compare: Compare = False,
     repeat: Repeat = None,
@@ -117,6 +127,8 @@ def execute(flags: Mapping[str, Any]) -> None:
     """Check all flags, load, run, and print the document if it was asked for."""
     config = options.speculative_config(flags)
     overrides = options.sampling_overrides(flags)
+    if flags["prediction"] is not None:
+        overrides["prediction"] = predicted_text(flags["prediction"], config)
     check_faces(flags, config, overrides)
     chat = options.template_options(flags)
     from draftproof.report.tables import json_line
@@ -144,6 +156,16 @@ def execute(flags: Mapping[str, Any]) -> None:
     document = run(decoder, prompt, params, flags)
     if flags["as_json"]:
         print(json_line(document | surroundings(decoder, params, text)))
+
+
+def predicted_text(file: Path, config: Mapping[str, Any]) -> str:
+    """The text of --prediction. UsageError where it cannot be read, and where no drafter asked for reads it."""
+    from draftproof.decode.config import SpeculativeConfig
+
+    parsed = SpeculativeConfig.from_dict(config)
+    if "prediction" not in (parsed.method, *(member.method for member in parsed.members)):
+        raise UsageError(f"--prediction is read by --method prediction, or auto with it; this is {parsed.method}")
+    return read_prompt(None, file)
 
 
 def check_faces(flags: Mapping[str, Any], config: Mapping[str, Any], overrides: Mapping[str, Any]) -> None:

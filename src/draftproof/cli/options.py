@@ -198,21 +198,23 @@ def _config_of(flags: Mapping[str, Any]) -> dict[str, Any]:
         other = next(_SPELLED[key] for key in given if key != "method")
         raise UsageError(f"{other} does nothing with --method none: leave one of them out")
     if not given.keys() - {"num_speculative_tokens"}:
-        given |= usual_method(flags["target"])
+        given |= usual_method(flags["target"], flags.get("prediction") is not None)
     given.setdefault("method", DEFAULT_METHOD)
     if takes_model(given["method"], always=True) and "model" not in given:
         raise UsageError(f"--method {given['method']} needs a draft model: add --draft with its hub id or folder")
     return given
 
 
-def usual_method(target: str | None) -> dict[str, Any]:
+def usual_method(target: str | None, predicted: bool = False) -> dict[str, Any]:
     """What drafts when nothing says how: for a target whose head comes with the package, that head and suffix matches side by
-    side, in each round the one that promises most; else prompt lookup."""
+    side, in each round the one that promises most; else prompt lookup. predicted: beside a text that the answer may repeat."""
     from draftproof.heads.shipped import has_head
     from draftproof.models.pull import DEFAULT_MODEL
 
-    if has_head(DEFAULT_MODEL if target is None else target):
-        return {"method": "auto", "drafters": ["suffix", "eagle3"]}
+    headed = has_head(DEFAULT_MODEL if target is None else target)
+    if predicted or headed:
+        drafters = [*(["prediction"] if predicted else []), "suffix", *(["eagle3"] if headed else [])]
+        return {"method": "auto", "drafters": drafters}
     return {"method": DEFAULT_METHOD}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -48,6 +48,7 @@ def generate(
     speculative_config: Mapping[str, Any] | None = None,
     target_tokenizer: Any = None,
     drafter_tokenizer: Any = None,
+    prediction: Sequence[int] | None = None,
     streamer: Any = None,
     synced_gpus: bool = False,
     **model_inputs: Any,
@@ -56,10 +57,11 @@ def generate(
 
     drafter: a method name ("ngram", "none"), a speculative_config mapping, a transformers model that drafts, or a Drafter of
     your own. speculative_config: length and rule beside a model or a Drafter. target_tokenizer, drafter_tokenizer: for a model
-    that drafts with a tokenizer of its own (transformers keeps `tokenizer` and `assistant_tokenizer` to itself).
-    Returns the tensor transformers would: prompts
-    with what follows, rows filled up with the padding id; greedy decoding gives the same ids. Sampling draws its seed from
-    torch's global generator, so `torch.manual_seed` replays it.
+    that drafts with a tokenizer of its own (transformers keeps `tokenizer` and `assistant_tokenizer` to itself). prediction:
+    ids that much of every row's answer is expected to repeat, for the drafter "prediction".
+
+    Returns the tensor transformers would: prompts with what follows, rows filled up with the padding id; greedy decoding gives
+    the same ids. Sampling draws its seed from torch's global generator, so `torch.manual_seed` replays it.
 
     Rows run together, each without its padding and with its own acceptance. A cache of the caller's is neither read nor
     written: it stays as it was given. A row ends at the model's context limit at the latest. UsageError names what is not
@@ -79,7 +81,9 @@ def generate(
     with _training_kept(model, drafter):
         tokenizers = (target_tokenizer, drafter_tokenizer)
         decoder_of = partial(_decoder, drafter, speculative_config, tokenizers)
-        job = _Job(model, decoder_of, logits_processor or (), stopping_criteria or (), generation_config, batch)
+        job = _Job(
+            model, decoder_of, logits_processor or (), stopping_criteria or (), generation_config, batch, prediction=prediction
+        )
         texts, statistics = job.run(input_ids, streamer)
     sequences: Any = _together(input_ids, texts, generation_config)
     if streamer is not None:
@@ -102,11 +106,13 @@ class _Job:
         criteria: Sequence[Any],
         config: Any,
         batch: Sequence[asked.Row],
+        *,
+        prediction: Sequence[int] | None,
     ) -> None:
         target = _wrap(model)
         self._eos = target.eos_token_ids = eos_token_ids(criteria, target.vocab_size)
         self._decoder = decoder_of(target)
-        self._processors, self._batch = processors, batch
+        self._processors, self._batch, self._prediction = processors, batch, prediction
         self._samples = config.num_return_sequences or 1
         self._greedy = not config.do_sample
         self._others = other_criteria(criteria)
@@ -150,7 +156,7 @@ class _Job:
         return sample
 
     def _params(self, row: asked.Row, number: int, seed: int) -> SamplingParams:
-        return row_params(
+        params = row_params(
             self._processors,
             row,
             number,
@@ -160,6 +166,7 @@ class _Job:
             eos=set(self._eos),
             seed=seed,
         )
+        return params if self._prediction is None else replace(params, prediction=self._prediction)
 
     def _stopper(self, row: asked.Row, device: torch.device) -> CriteriaStopper:
         room = self._decoder.target.max_length
