@@ -1,4 +1,4 @@
-"""Predicted Outputs on real edits: passes a token where the answer is a file after a commit and the prediction the file before it.
+"""Predicted Outputs on real edits: passes a token where the answer is a file after a commit, the prediction the one before it.
 
     python benchmarks/predicted_edits.py --tokenizer MODEL --at COMMIT [--repository FOLDER] [--files 40]
 
@@ -24,8 +24,13 @@ METHODS: dict[str, dict[str, Any]] = {
     "ngram, up to 3 tokens": {"method": "ngram", "num_speculative_tokens": 16},
     "ngram, up to 8 tokens": {"method": "ngram", "prompt_lookup_max": 8, "prompt_lookup_min": 1, "num_speculative_tokens": 16},
     "suffix": {"method": "suffix", "num_speculative_tokens": 16},
-    "auto: prediction, suffix": {"method": "auto", "drafters": ["prediction", "suffix"]},
+    "auto: prediction, suffix": {
+        "method": "auto",
+        "drafters": ["prediction", "suffix"],
+        "costs": {name: {"verify": {"1": 1.0, "17": 1.4}, "draft": 0.0} for name in ("prediction", "suffix")},
+    },
 }
+"""`auto` weighs drafts by what passes cost; here as on the processor of docs/log.md."""
 
 
 def main() -> None:
@@ -70,7 +75,7 @@ def num_passes(old: list[int], new: list[int], config: dict[str, Any]) -> int:
     place = {token: number for number, token in enumerate(dict.fromkeys([*old, *new]))}
     prompt, answer = [place[token] for token in old], [place[token] for token in new]
     rows = np.eye(len(place))
-    target = TableModel(lambda prefix: rows[answer[len(prefix) - len(prompt)]], vocab_size=len(place), name="the edited file")
+    target = TableModel(lambda prefix: rows[answer[len(prefix) - len(prompt)]], vocab_size=len(place), name="the new file")
     params = SamplingParams(temperature=0, max_tokens=len(answer), prediction=prompt if "prediction" in str(config) else None)
     result = SpeculativeDecoder(None, target, speculative_config=config).generate(prompt, params)
     assert list(result.token_ids) == answer
