@@ -242,7 +242,7 @@ rewrite (_ : E _ _ = 0) ?mulr0 // -[RHS](E_const 0 (proper_visit (rcons c y) (be
 by apply: E_ext; case=> [v|] //=; rewrite eq_sym (negbTE neq_yx).
 Qed.
 
-(* P(the first drafts are t and they are kept) = w(t); summed over t of length i, P(tau >= i). *)
+(* P(the first drafts are t and they are kept) = w(t). Summed over t of length i: P(tau >= i). *)
 Theorem block_path d c t : lawful d -> Pr (block_round d c) (fun v => prefix t v.1) = kept_along 1 d c t.
 Proof.
 move=> d_law; case: t => [|x t].
@@ -250,6 +250,10 @@ move=> d_law; case: t => [|x t].
 case: d d_law => [|q below] d_law; last by rewrite /Pr E_block_round // visit_path ?range01.
 by rewrite /Pr /= massE big1 ?mul0r // => y _; rewrite mulr0.
 Qed.
+
+Corollary block_accepts i d c : lawful d ->
+  Pr (block_round d c) (fun v => i <= size v.1)%N = \sum_(t : i.-tuple V) kept_along 1 d c t.
+Proof. by move=> d_law; rewrite accepted_as_paths; apply: eq_bigr => t _; apply: block_path. Qed.
 
 Lemma short_trials k r c drafted : (size drafted <= k)%N ->
   always (fun o => if o is Some v then size v.1 <= k else true)%N (trials r c drafted).

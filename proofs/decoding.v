@@ -67,18 +67,27 @@ Qed.
 (* Tokens of a round, and how many of its drafts were accepted. *)
 Definition expected_tokens (round : prog R V verdict) : R := E round (fun v => (size (emitted v))%:R).
 
-(* A list of at most k tokens is as long as the number of its beginnings that are not empty. *)
+(* A list has one beginning of each length up to its own. *)
+Lemma one_prefix i (s : seq V) : \sum_(t : i.-tuple V) (prefix t s)%:R = (i <= size s)%:R :> R.
+Proof.
+case: leqP => [le_is|lt_si].
+  have size_t : size (take i s) == i by rewrite size_takel.
+  rewrite (bigD1 (Tuple size_t)) //= prefixE size_takel // eqxx big1 ?addr0 // => t neq_t.
+  rewrite prefixE size_tuple; case: eqP => // eq_t; case/eqP: neq_t; exact: val_inj.
+rewrite big1 // => t _; rewrite prefixE size_tuple take_oversize ?(ltnW lt_si) //.
+by case: eqP => // eq_s; move: lt_si; rewrite eq_s size_tuple ltnn.
+Qed.
+
+(* The chance that at least i drafts are accepted, path by path. *)
+Lemma accepted_as_paths i (round : prog R V verdict) :
+  Pr round (fun v => (i <= size v.1)%N) = \sum_(t : i.-tuple V) Pr round (fun v => prefix t v.1).
+Proof. by rewrite -E_sum; apply: E_ext => v; rewrite one_prefix. Qed.
+
+(* So a list of at most k tokens is as long as the number of its beginnings that are not empty. *)
 Lemma size_as_prefixes k (s : seq V) : (size s <= k)%N ->
   (size s)%:R = \sum_(1 <= i < k.+1) \sum_(t : i.-tuple V) (prefix t s)%:R :> R.
 Proof.
 move=> le_sk.
-have one_prefix i : \sum_(t : i.-tuple V) (prefix t s)%:R = (i <= size s)%:R :> R.
-  case: leqP => [le_is|lt_si].
-    have size_t : size (take i s) == i by rewrite size_takel.
-    rewrite (bigD1 (Tuple size_t)) //= prefixE size_takel // eqxx big1 ?addr0 // => t neq_t.
-    rewrite prefixE size_tuple; case: eqP => // eq_t; case/eqP: neq_t; exact: val_inj.
-  rewrite big1 // => t _; rewrite prefixE size_tuple take_oversize ?(ltnW lt_si) //.
-  by case: eqP => // eq_s; move: lt_si; rewrite eq_s size_tuple ltnn.
 rewrite (eq_bigr (fun i => (i <= size s)%:R)) => [|i _]; last exact: one_prefix.
 rewrite (big_cat_nat _ _ _ (_ : 1 <= (size s).+1)%N) //= ?ltnS //.
 rewrite [X in _ + X]big_nat_cond [X in _ + X]big1 ?addr0 => [|i /andP[/andP[lt _] _]]; last by rewrite leqNgt lt.

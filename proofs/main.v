@@ -15,6 +15,7 @@ Print Assumptions overlap_along_model.
 Print Assumptions token_expected_alpha.
 Print Assumptions block_exact.
 Print Assumptions block_path.
+Print Assumptions block_accepts.
 Print Assumptions block_expected.
 Print Assumptions block_at_least_token.
 
@@ -27,6 +28,7 @@ Print Assumptions honest_top_and_one.
 Print Assumptions k_seq_exact.
 Print Assumptions division_factor_fits.
 Print Assumptions traversal_exact.
+Print Assumptions traversal_on_a_chain.
 
 (* The whole loop. *)
 Print Assumptions loop_exact.

@@ -180,4 +180,71 @@ rewrite (fetches_success (p_law c) claim) subrr mul0r addr0 claim mul1r => <-.
 by rewrite !E_bind; apply: E_ext => t; rewrite E_bind; apply: E_ext; case.
 Qed.
 
+(* On a chain it is `block`, draft by draft. *)
+Fixpoint as_tree (drafted : draft R V) : tree R V :=
+  if drafted is (q, x) :: rest then Child q x (as_tree rest) Bare else Bare.
+
+(* A draft that can be drawn. *)
+Fixpoint possible (drafted : draft R V) : Prop :=
+  if drafted is (q, x) :: rest then [/\ is_law q, 0 < q x & possible rest] else True.
+
+(* Where nothing is left of the target at joint ratio 1, the two laws are one, and the ratio stays 1. *)
+Lemma joint_stays c q x : is_law q -> 0 < q x -> mass (excess (scaled p 1 c) q) <= 0 -> joint p 1 c q x = 1.
+Proof.
+move=> q_law q_gt0 none; have [[p_ge0 p_1] [q_ge0 q_1]] := (p_law c, q_law).
+have same y : scaled p 1 c y = p c y by rewrite /scaled mul1r.
+have below y : p c y <= q y.
+  have := mass_eq0 (excess_ge0 (scaled p 1 c) q) none y; rewrite /excess same => /eqP.
+  by rewrite eq_le le_maxl lexx /= subr_le0 => /andP[].
+have gap y : 0 <= q y - p c y by rewrite subr_ge0.
+have /(mass_eq0 gap)/(_ x)/eqP : mass (fun y => q y - p c y) <= 0 by rewrite massE sumrB -!massE q_1 p_1 subrr.
+by rewrite subr_eq0 => /eqP eq_qp; rewrite /joint -eq_qp divff ?gt_eqF // mul1r minxx.
+Qed.
+
+Lemma sure_at_one drafted c f f' : possible drafted -> (forall v, f (Some v) = f' (Some v)) ->
+  E (trials p 1 c drafted) f = E (trials p 1 c drafted) f'.
+Proof.
+move=> can same; elim: drafted c f f' can same => [|[q x] rest IH] c f f' /=.
+  move=> _ same; rewrite clip_id ?lexx ?ler01 // subrr !mul0r !addr0 !mul1r.
+  by congr (_ / _); apply: eq_mass => y; rewrite same.
+move=> [q_law q_gt0 rest_can] same; rewrite !E_bind.
+have [none|some] := leP (mass (excess (scaled p 1 c) q)) 0.
+  by rewrite joint_stays //; apply: IH => // v; rewrite /= same.
+apply: E_ext; case=> [v|] /=; first exact: same.
+rewrite /trial addrK some divff ?gt_eqF // clip_id ?lexx ?ler01 // subrr !mul0r !addr0.
+by congr (_ * (_ / _)); apply: eq_mass => y; rewrite same.
+Qed.
+
+Lemma visit_chain drafted r c f : possible drafted -> 0 <= r <= 1 ->
+  E (visit_tree r (p c) c (as_tree drafted)) f = E (trials p r c drafted) f.
+Proof.
+move=> can; elim: drafted r c f can => [|[q x] rest IH] r c f //= [q_law q_gt0 rest_can] r_range.
+have [r_ge0 r_le1] := andP r_range; have [q_ge0 _] := q_law.
+have range := joint_range p_law c r_ge0 (q_ge0 x).
+rewrite !E_bind (_ : Num.min 1 _ = joint p r c q x); last by rewrite /joint mulrA.
+rewrite IH //; set left := excess (fun y => r * p c y) q.
+have [none|some] := leP (mass left) 0.
+  have none' : mass left = 0 by apply/eqP; rewrite eq_le none mass_ge0 // => y; exact: excess_ge0.
+  have [r_1|r_neq1] := eqVneq r 1.
+    by move: none; rewrite /left r_1 => none; rewrite (joint_stays q_law q_gt0 none); apply: sure_at_one.
+  apply: E_ext; case=> [v|] //=; rewrite /trial -[mass _]/(mass left) none' add0r.
+  have -> : 0 < 1 - r by rewrite subr_gt0 lt_neqAle r_neq1.
+  by rewrite mul0r clip_id ?lexx ?ler01 // mul0r add0r subr0 mul1r.
+apply: E_ext; case=> [v|] //=; rewrite /trial -[mass (excess (scaled _ _ _) _)]/(mass left) /residual.
+have bound : 0 < mass left + 1 - r by rewrite -addrA ltr_paddr // subr_ge0.
+rewrite bound -[mass (excess (scaled _ _ _) _)]/(mass left) some addrA; congr (_ * _ + _).
+have -> : mass (fun y => left y / mass left) = 1 by rewrite massE -mulr_suml -massE divff // gt_eqF.
+by rewrite divr1 !massE mulr_suml -/left; apply: eq_bigr => y _; rewrite mulrAC.
+Qed.
+
+Theorem traversal_on_a_chain drafted c f : possible drafted ->
+  E (traversal_rule c (as_tree drafted)) f = E (block_rule p c drafted) f.
+Proof.
+case: drafted => [|[q x] rest] can; rewrite /traversal_rule E_bind visit_chain ?lexx ?ler01 //.
+  by rewrite /= clip_id ?lexx ?ler01 // subrr mul0r addr0 mul1r.
+rewrite /= !E_bind; apply: E_ext; case=> [v|] //=.
+have -> : trial p 1 c q = 1 by rewrite /trial addrK; case: ltP => // some; rewrite divff // gt_eqF.
+by rewrite clip_id ?lexx ?ler01 // subrr mul0r addr0 mul1r.
+Qed.
+
 End Traversal.
