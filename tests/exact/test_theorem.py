@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import theorem
@@ -72,3 +74,13 @@ def test_without_coq_it_says_what_to_install(monkeypatch, capsys):
     told = capsys.readouterr().out
     assert "not checked, Coq is not installed" in told
     assert "libcoq-mathcomp-algebra" in told
+
+
+def test_the_page_counts_what_there_is():
+    page = (theorem.PROOFS.parent / "docs" / "theorem.md").read_text(encoding="utf-8")
+    figure = (theorem.PROOFS.parent / "docs" / "theorem.svg").read_text(encoding="utf-8")
+    laws = len(theorem_cases.kept())
+    assert f"For {laws}\ndrafts" in page and f"{laws} laws of verdicts" in figure
+    assert f"each of the {len(theorem.asked())} statements" in page
+    named = {name for row in page.splitlines() if row.startswith("| `") for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+    assert named <= set(theorem.asked())
