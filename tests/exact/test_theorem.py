@@ -80,7 +80,8 @@ def test_the_page_counts_what_there_is():
     page = (theorem.PROOFS.parent / "docs" / "theorem.md").read_text(encoding="utf-8")
     figure = (theorem.PROOFS.parent / "docs" / "theorem.svg").read_text(encoding="utf-8")
     laws = len(theorem_cases.kept())
-    assert f"For {laws}\ndrafts" in page and f"{laws} laws of verdicts" in figure
+    assert f"For {laws}\npairs" in page and f"{laws} laws of verdicts" in figure
+    assert len(PLANTED) == 12 and "twelve planted changes" in page
     assert f"each of the {len(theorem.asked())} statements" in page
     named = {name for row in page.splitlines() if row.startswith("| `") for name in re.findall(r"`(\w+)`", row.split("|")[1])}
     assert named <= set(theorem.asked())
