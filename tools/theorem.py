@@ -22,6 +22,8 @@ OUT = PROOFS / "out"
 FILES = re.findall(r"^(\w+)\.v$", (PROOFS / "_CoqProject").read_text(encoding="utf-8"), re.MULTILINE)  # in their order
 FLAGS = ("-Q", str(PROOFS), "draftproof", "-w", "-notation-overridden,-ambiguous-paths")
 PACKAGES = "coq libcoq-mathcomp-ssreflect libcoq-mathcomp-algebra libcoq-mathcomp-algebra-tactics libcoq-mathcomp-zify"
+PROBE = "From mathcomp Require Import all_ssreflect all_algebra ssrZ.\nCheck RealLeMixin.\n"
+"""The last name is not in mathcomp 2."""
 CLOSED = "Closed under the global context"
 UNPROVEN = re.compile(r"\b(Admitted|admit|Axiom|Axioms|Parameter|Parameters|Conjecture)\b")
 COMMENT = re.compile(r"\(\*.*?\*\)", re.DOTALL)
@@ -35,10 +37,14 @@ def missing() -> str | None:
     """What there is to install before the proofs can be checked; None when nothing."""
     if shutil.which("coqc") is None:
         return "Coq is not installed"
-    probe = "From mathcomp Require Import all_ssreflect all_algebra ssrZ."
+    version = _run("coqc", "--print-version").stdout.split(" ")[0]
+    if not version.startswith("8.16."):
+        return f"the proofs are written for Coq 8.16, and this is {version}"
     OUT.mkdir(exist_ok=True)
-    (OUT / "probe.v").write_text(probe, encoding="utf-8")
-    return None if _run("coqc", "-w", "none", str(OUT / "probe.v")).returncode == 0 else "Coq's mathcomp is not installed"
+    (OUT / "probe.v").write_text(PROBE, encoding="utf-8")
+    if _run("coqc", "-w", "none", str(OUT / "probe.v")).returncode:
+        return "Coq's mathcomp 1.15 with algebra and zify is not installed"
+    return None
 
 
 def build() -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 
 import pytest
 
@@ -74,6 +75,12 @@ def test_without_coq_it_says_what_to_install(monkeypatch, capsys):
     told = capsys.readouterr().out
     assert "not checked, Coq is not installed" in told
     assert "libcoq-mathcomp-algebra" in told
+
+
+def test_another_coq_is_named(monkeypatch):
+    monkeypatch.setattr(theorem.shutil, "which", lambda name: "/usr/bin/coqc")
+    monkeypatch.setattr(theorem, "_run", lambda *command: subprocess.CompletedProcess(command, 0, "8.19.2 4.14.1\n", ""))
+    assert theorem.missing() == "the proofs are written for Coq 8.16, and this is 8.19.2"
 
 
 def test_the_page_counts_what_there_is():
