@@ -24,6 +24,7 @@ def provenance(target: Any, *, seed: int | None = None) -> dict[str, Any]:
 
     from draftproof.models.packed import packed_layers
 
+    engine = getattr(target, "engine", "torch")
     return {
         "draftproof": __version__,
         "python": platform.python_version(),
@@ -37,7 +38,10 @@ def provenance(target: Any, *, seed: int | None = None) -> dict[str, Any]:
         "target": target.name,
         "device": str(getattr(target, "device", "cpu")),
         "dtype": str(getattr(target, "dtype", None)).removeprefix("torch."),
-        "packed_layers": len(packed_layers(target.module)) if hasattr(target, "module") else 0,
+        "packed_layers": len(packed_layers(target.module)) if engine == "torch" and hasattr(target, "module") else 0,
+        "engine": engine,
+        "quantization": getattr(target, "quantization", None),
+        "rows": getattr(target, "rows", None),
         "seed": seed,
         "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
         "commit": _commit(),

@@ -194,7 +194,7 @@ def _our_arm(
 ) -> OurArm:
     config = SpeculativeConfig.from_dict(spec.config)
     wanted = config.draft_model
-    draft = None if wanted is None or wanted.model is None else drafts(wanted.model, wanted.revision)
+    draft = None if wanted is None or wanted.model is None else drafts(wanted.model, wanted.revision, wanted.quantization)
     decoder = SpeculativeDecoder(draft, target, tokenizer, speculative_config=config)
     if not rates:
         return OurArm(spec.name, decoder)

@@ -140,7 +140,7 @@ def run(
         if flags["turns"] == "all":
             prompts = with_later_turns(prompts, target, params, progress)
         measurement = measure(arms, prompts, params, flags["repeat"], progress=progress)
-    loaded = {"draft" if name == flags["draft"] else name: model for (name, _), model in drafts.loaded.items()}
+    loaded = {"draft" if name == flags["draft"] else name: model for (name, *_), model in drafts.loaded.items()}
     drafting = {arm.name: getattr(getattr(arm, "decoder", None), "drafter", None) for arm in arms}
     hashes = model_hashes(target, loaded, drafting)
     where = provenance(target, seed=params.seed) | {"model_hashes": hashes, "draft": flags["draft"]}

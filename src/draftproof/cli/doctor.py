@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from draftproof.cli.options import Device, Dtype, Json, RemoteCode, Threads
+from draftproof.cli.options import Device, Dtype, Engine, Json, Quantize, RemoteCode, Threads
 from draftproof.errors import UsageError
 
 TargetName = Annotated[
@@ -38,6 +38,8 @@ def doctor(
     dtype: Dtype = "auto",
     device: Device = "auto",
     threads: Threads = None,
+    engine: Engine = "auto",
+    quantize: Quantize = None,
     trust_remote_code: RemoteCode = False,
     as_json: Json = False,
 ) -> None:
@@ -55,7 +57,8 @@ def doctor(
     if target is not None:
         check_place(target)
     with telling() as tell:
-        document = examine(target, draft, dtype, device, threads, tell, trust_remote_code=trust_remote_code)
+        how = {"dtype": dtype, "device": device, "engine": engine, "trust_remote_code": trust_remote_code}
+        document = examine(target, draft, how, quantize, threads, tell)
     if as_json:
         typer.echo(json_line(document))
     else:
@@ -63,32 +66,27 @@ def doctor(
 
 
 def examine(
-    target: str | None,
-    draft: str | None,
-    dtype: str,
-    device: str,
-    threads: int | None,
-    tell: Any,
-    *,
-    trust_remote_code: bool = False,
+    target: str | None, draft: str | None, how: dict[str, Any], quantize: str | None, threads: int | None, tell: Any
 ) -> dict[str, Any]:
-    """Everything `doctor` finds out, ready for JSON. UsageError when the target itself cannot be used."""
+    """Everything `doctor` finds out, ready for JSON. how: dtype, device, engine and the like. UsageError when the target itself
+    cannot be used."""
     import torch
 
-    from draftproof.models.load import choose_device, choose_dtype, load_model
+    from draftproof.models.engine import check_engine, load_engine
+    from draftproof.models.load import choose_device, choose_dtype
     from draftproof.models.machine import describe, dtype_speed
 
     if threads is not None:
         torch.set_num_threads(threads)
-    where = choose_device(device)
-    choose_dtype(dtype, where, torch.float32)
+    check_engine(how["engine"], quantize)
+    where = choose_device(how["device"])
+    choose_dtype(how["dtype"], where, torch.float32)
     document: dict[str, Any] = {"format": "draftproof.doctor", "machine": describe(), "device": str(where)}
     document["dtype_speed"] = dtype_speed(where, tell=tell)
     if target is None:
         return document
     tell(f"loading {target}", 0, 1)
-    how: dict[str, Any] = {"dtype": dtype, "device": device, "trust_remote_code": trust_remote_code}
-    model = load_model(target, **how)
+    model = load_engine(target, quantization=quantize, **how)
     document["target"] = describe_model(model)
     other: Any = None
     if draft is not None:
@@ -100,10 +98,10 @@ def examine(
 
 def _draft(name: str, how: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """The draft model and its description, or why it cannot be loaded: then the target's part still stands."""
-    from draftproof.models.load import load_model
+    from draftproof.models.engine import load_engine
 
     try:
-        model = load_model(name, **how)
+        model = load_engine(name, **how)
     except UsageError as error:
         return error, {"name": name, "error": str(error)}
     return model, describe_model(model)
@@ -119,6 +117,9 @@ def describe_model(model: Any) -> dict[str, Any]:
     return {
         "name": model.name,
         "class": type(model.module).__name__,
+        "engine": model.engine,
+        "quantization": model.quantization,
+        "rows": model.rows,
         "parameters": num_parameters(model.module),
         "dtype": str(model.dtype).removeprefix("torch."),
         "packed_layers": len(packed_layers(model.module)),

@@ -67,6 +67,8 @@ def _model(role: str, found: Mapping[str, Any]) -> Iterator[str]:
         return
     size = found["parameters"] / 1e6
     yield f"{role}: {found['name']} ({found['class']}, {size:,.0f}M parameters, {found['dtype']} on {found['device']})"
+    rows = f"; rows: {found['rows']}" if found["rows"] else ""
+    yield f"  passes by {found['engine']}{rows}"
     if found["packed_layers"]:
         yield f"  {found['packed_layers']} large linear layers are packed, for passes over several tokens"
     yield "  layers: " + ", ".join(f"{count} x {kind}" for kind, count in found["caches"].items())

@@ -206,7 +206,7 @@ def load(flags: Mapping[str, Any], config: Mapping[str, Any]) -> SpeculativeDeco
     checked = SpeculativeConfig.from_dict(config)
     target, drafts = load_target(flags, [checked])
     wanted = checked.draft_model
-    draft = None if wanted is None or wanted.model is None else drafts(wanted.model, wanted.revision)
+    draft = None if wanted is None or wanted.model is None else drafts(wanted.model, wanted.revision, wanted.quantization)
     return SpeculativeDecoder(draft, target, target.tokenizer, speculative_config=checked)
 
 

@@ -14,19 +14,20 @@ if TYPE_CHECKING:
 
 
 class Drafts:
-    """Draft models, each loaded when it is first asked for. loaded: (name, revision) -> model."""
+    """Draft models, each loaded when it is first asked for. loaded: (name, revision, quantization) -> model."""
 
-    def __init__(self, dtype: str, device: str, trust_remote_code: bool = False) -> None:
-        self._how: dict[str, Any] = {"dtype": dtype, "device": device, "trust_remote_code": trust_remote_code}
-        self.loaded: dict[tuple[str, str | None], Any] = {}
+    def __init__(self, dtype: str, device: str, engine: str = "torch", trust_remote_code: bool = False) -> None:
+        self._how: dict[str, Any] = {"dtype": dtype, "device": device, "engine": engine, "trust_remote_code": trust_remote_code}
+        self.loaded: dict[tuple[str, str | None, str | None], Any] = {}
 
-    def __call__(self, name: str, revision: str | None = None) -> Any:
-        from draftproof.models.load import load_model
+    def __call__(self, name: str, revision: str | None = None, quantization: str | None = None) -> Any:
+        from draftproof.models.engine import load_engine
 
-        if (name, revision) not in self.loaded:
+        key = name, revision, quantization
+        if key not in self.loaded:
             with waiting(f"loading {name}"):
-                self.loaded[name, revision] = load_model(name, revision=revision, **self._how)
-        return self.loaded[name, revision]
+                self.loaded[key] = load_engine(name, revision=revision, quantization=quantization, **self._how)
+        return self.loaded[key]
 
 
 def load_target(flags: Mapping[str, Any], configs: Iterable[SpeculativeConfig] = ()) -> tuple[Any, Drafts]:
@@ -34,12 +35,15 @@ def load_target(flags: Mapping[str, Any], configs: Iterable[SpeculativeConfig] =
     looked up before the model library is imported, which takes seconds, and before the target is loaded.
 
     UsageError: a name at which nothing is, or a target without a tokenizer."""
+    from draftproof.models.engine import check_engine
     from draftproof.models.place import check_place
     from draftproof.models.pull import DEFAULT_MODEL
 
     name = flags["target"] or DEFAULT_MODEL
     check_place(name)
     configs = list(configs)
+    engine, quantization = flags.get("engine", "torch"), flags.get("quantize")
+    check_engine(engine, quantization)
     wanted = [config.draft_model for config in configs]
     for draft, revision in dict.fromkeys((one.model, one.revision) for one in wanted if one is not None):
         if draft is not None:
@@ -52,10 +56,10 @@ def load_target(flags: Mapping[str, Any], configs: Iterable[SpeculativeConfig] =
 
         if flags["threads"] is not None:
             torch.set_num_threads(flags["threads"])
-        from draftproof.models.load import load_model
+        from draftproof.models.engine import load_engine
 
-        how: dict[str, Any] = {key: flags[key] for key in ("dtype", "device", "trust_remote_code")}
-        target = load_model(name, **how)
+        how: dict[str, Any] = {key: flags[key] for key in ("dtype", "device", "trust_remote_code")} | {"engine": engine}
+        target = load_engine(name, quantization=quantization, **how)
     if target.tokenizer is None:
         raise UsageError(f"{target.name} has no tokenizer, so it cannot read a prompt of text; add one to its folder")
     return target, Drafts(**how)

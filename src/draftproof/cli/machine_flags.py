@@ -47,6 +47,21 @@ Threads = Annotated[
         help="Processor threads that torch may use. Default: its own choice.",
     ),
 ]
+Engine = Annotated[
+    str,
+    flag_of(
+        MACHINE, "--engine", metavar="NAME", help="What runs the passes: auto, torch or openvino (on a CPU). Default: auto."
+    ),
+]
+Quantize = Annotated[
+    str | None,
+    flag_of(
+        MACHINE,
+        "--quantize",
+        metavar="BITS",
+        help="Round the target's weights to int8 or int4 (engine openvino): it is then another model.",
+    ),
+]
 RemoteCode = Annotated[
     bool,
     flag_of(
@@ -61,5 +76,7 @@ MACHINE_FLAGS: Flags = {
     "dtype": (Dtype, "auto"),
     "device": (Device, "auto"),
     "threads": (Threads, None),
+    "engine": (Engine, "auto"),
+    "quantize": (Quantize, None),
     "trust_remote_code": (RemoteCode, False),
 }

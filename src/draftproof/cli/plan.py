@@ -267,7 +267,7 @@ def candidates_of(flags: Mapping[str, Any], asked: Sequence[Any], drafts: Callab
     found = []
     for config in asked:
         takes = config.spec.trees and config.shape is None
-        draft = drafts(config.model, config.revision) if config.spec.model == "draft" else None
+        draft = drafts(config.model, config.revision, config.quantization) if config.spec.model == "draft" else None
         found.append(Candidate(config, draft, shapes if takes else ()))
     return found
 

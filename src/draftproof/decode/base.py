@@ -331,7 +331,8 @@ class Decoder:
     def statistics(self, samples: Sequence[Sample], params: SamplingParams) -> Statistics:
         """The totals of samples of one request."""
         rounds = [record for sample in samples for record in sample.rounds]
-        return statistics(rounds, notes=[note for sample in samples for note in sample.notes])
+        notes = [note for sample in samples for note in sample.notes]
+        return statistics(rounds, rows=getattr(self.target, "rows", None), notes=notes)
 
 
 class PlainDecoder(Decoder):

@@ -31,7 +31,8 @@ MESSAGE = 196
 class SpeculativeConfig:
     """How to speculate. Read a mapping with `from_dict`; defaults live here and in `METHODS`, nowhere else.
 
-    method: one of METHODS. model: hub id or folder of the draft model or of the method's weights. num_speculative_tokens:
+    method: one of METHODS. model: hub id or folder of the draft model or of the method's weights. quantization: "int8" or
+    "int4" rounds a draft model's weights (engine "openvino"). num_speculative_tokens:
     draft length, 0 to switch off, -1 for the method's own. rule: a name in RULES, or None for the drafter's natural one
     ("token" for sampled drafts, "match" for fixed ones, "traversal" for sampled trees). tree: a shape instead of a chain,
     children per level ("2,2,1") or parents ("-1,-1,0"); its depth is the draft length. num_speculative_tokens_per_batch_size:
@@ -48,6 +49,7 @@ class SpeculativeConfig:
     num_speculative_tokens: int = -1
     rejection_sample_method: str = "standard"
     revision: str | None = None
+    quantization: str | None = None
     rule: str | None = None
     tree: Any = None
     num_speculative_tokens_per_batch_size: Any = None
@@ -90,6 +92,7 @@ class SpeculativeConfig:
         if self.rule is not None:
             one_of(*RULES)("rule", self.rule)
         self._check_lengths()
+        self._check_quantization()
         self._check_combination()
         _ = self.members
 
@@ -121,6 +124,12 @@ class SpeculativeConfig:
                     f"the method is {self.method!r}"
                 )
         return {name: known[name].check(name, value) for name, value in self.options.items()}
+
+    def _check_quantization(self) -> None:
+        if self.quantization is not None:
+            one_of("int8", "int4")("quantization", self.quantization)
+            if self.spec.model != "draft":
+                raise UsageError(f"quantization rounds a draft model's weights; method {self.method!r} has none: leave it out")
 
     def _check_combination(self) -> None:
         if self.spec.model is None and (self.model is not None or self.revision is not None):
@@ -177,7 +186,7 @@ class SpeculativeConfig:
 
     def as_dict(self, *, vllm: bool = False) -> dict[str, Any]:
         """The flat mapping that `from_dict` reads back, without what was left at its default; vllm: only keys vLLM has too."""
-        ours = () if vllm else ("rule", "tree", "adaptive", "auto_off", "costs")
+        ours = () if vllm else ("quantization", "rule", "tree", "adaptive", "auto_off", "costs")
         plain = {
             f.name: f.default for f in fields(self) if f.name in ("model", "rejection_sample_method", "revision", KEY, *ours)
         }
@@ -227,7 +236,7 @@ def _check_known(key: Any, method: Any) -> None:
     if asked is None:
         allowed, near_to, who = general, sorted({*general, *sum(own.values(), [])}), "it reads"
     else:
-        idle = {"tree": asked.trees, "model": asked.model, "revision": asked.model}
+        idle = {"tree": asked.trees, "model": asked.model, "revision": asked.model, "quantization": asked.model == "draft"}
         allowed = near_to = own[asked.name] + [name for name in general if idle.get(name, True)]
         who = f"method {asked.name!r} reads"
     near = difflib.get_close_matches(key, near_to, 1) if isinstance(key, str) else []

@@ -62,11 +62,14 @@ class SpeculativeDecoder(Decoder):
         drafter: Drafter | None = None,
         dtype: Any = "auto",
         device: Any = "auto",
+        engine: str = "auto",
+        quantization: str | None = None,
         **options: Any,
     ) -> SpeculativeDecoder:
         """Load `target`, and the draft model if the config names one, by hub id, folder, GGUF file or short name.
 
-        drafter: one of your own in the place of a method; the config then only says length and rule. options: `device_map`,
+        drafter: one of your own in the place of a method; the config then only says length and rule. engine, quantization (of
+        the target): see `draftproof.models.engine.load_engine`; both models run on the same engine. options: `device_map`,
         `revision`, passed on to the target; `trust_remote_code`, for target and draft model. The config is checked first."""
         from draftproof.decode.build import contradiction
         from draftproof.models.place import check_place
@@ -77,14 +80,16 @@ class SpeculativeDecoder(Decoder):
         wanted = config.draft_model
         if wanted is not None and wanted.model is not None:
             check_place(wanted.model, wanted.revision)  # not after minutes of loading the target
-        from draftproof.models.load import load_model
+        from draftproof.models.engine import check_engine, load_engine
 
-        model = load_model(target, dtype=dtype, device=device, **options)
+        check_engine(engine, quantization)
+        how = {"dtype": dtype, "device": device, "engine": engine}
+        model = load_engine(target, quantization=quantization, **how, **options)
         draft: Any = drafter
         if wanted is not None:
             assert wanted.model is not None
-            trusted = bool(options.get("trust_remote_code"))
-            draft = load_model(wanted.model, dtype=dtype, device=device, revision=wanted.revision, trust_remote_code=trusted)
+            own: dict[str, Any] = {"revision": wanted.revision, "quantization": wanted.quantization}
+            draft = load_engine(wanted.model, trust_remote_code=bool(options.get("trust_remote_code")), **own, **how)
         return cls(draft, model, model.tokenizer, speculative_config=config if drafter is None else speculative_config)
 
     @property

