@@ -56,6 +56,7 @@ WRONG = {
     "logits_processors": [lambda ids, scores: scores, [1], ["f"], "f"],
     "logits_warpers": [lambda ids, scores: scores, [None]],
     "num_speculative_tokens": [-1, 1.0, True, "4"],
+    "prediction": [[-1], [True], 3, [0.5], {"type": "content"}],
 }
 
 
@@ -130,6 +131,8 @@ def test_a_long_value_is_not_printed_whole() -> None:
         ("seed", 2**64 - 1, 2**64 - 1),
         ("logprobs", -1, -1),
         ("num_speculative_tokens", 0, 0),
+        ("prediction", "text", "text"),
+        ("prediction", [2, 1, 2], (2, 1, 2)),
     ],
 )
 def test_a_right_value_is_kept_in_plain_form(name: str, given: object, kept: object) -> None:

@@ -57,7 +57,7 @@ def watched(model):
 
 
 def closed(session) -> bool:
-    return getattr(session, "_cache", 0) is None
+    return not session._caches
 
 
 def alone(decoder, prompts, params):

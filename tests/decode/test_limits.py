@@ -117,7 +117,7 @@ def _ours() -> tuple[int, int, int]:
     return len(tensors), sum(tensor.untyped_storage().nbytes() for tensor in tensors), mine
 
 
-def test_two_hundred_generations_do_not_grow():
+def test_three_hundred_generations_do_not_grow():
     """vllm#15506: memory grew while speculation was off. Half of these have it off, some are closed half-way.
 
     Counted is what Python and torch hold for us, not what the process has: that depends on when the allocator gives pages back,
@@ -139,13 +139,13 @@ def test_two_hundred_generations_do_not_grow():
 
     tracemalloc.start()
     try:
-        for i in range(60):
+        for i in range(200):  # until whatever is made once, or kept up to a bound, is there
             once(i)
         held, (traced, _) = _ours(), tracemalloc.get_traced_memory()
-        for i in range(200):
+        for i in range(100):
             once(i)
         assert _ours() == held
-        assert tracemalloc.get_traced_memory()[0] - traced < 200 * 100, "a hundred bytes a generation: less than one record"
+        assert tracemalloc.get_traced_memory()[0] - traced < 100 * 100, "a hundred bytes a generation: less than one record"
     finally:
         tracemalloc.stop()
 

@@ -9,7 +9,9 @@ import torch
 from draftproof import SamplingParams, SpeculativeDecoder, TableModel
 from draftproof.core.records import Round, Seconds
 from draftproof.decode.statistics import statistics
-from tiny import llama
+from tiny import llama, word_tokenizer
+
+CYCLE = [[1.0 if j == (i + 1) % 16 else 0.0 for j in range(16)] for i in range(16)]
 
 
 def round_of(drafted: int, accepted: int, bonus: bool = True) -> Round:
@@ -57,17 +59,26 @@ def test_rates_without_a_denominator_are_none():
 
 
 def test_accepted_drafts_behind_a_stop_are_counted_apart():
-    """All 8 drafts are accepted and the third ends the text. vLLM counts what the rule accepted, before it looks for an end:
-    8, and a mean acceptance length of 9. Of these 3 are kept, and 3 is what the round emitted."""
-    model = TableModel([[1.0 if j == (i + 1) % 16 else 0.0 for j in range(16)] for i in range(16)])
-    made = SpeculativeDecoder(model, model, speculative_config={"num_speculative_tokens": 8})
-    stats = made.generate([0], SamplingParams(temperature=0, max_tokens=12, stop_token_ids=[3])).stats
+    """All 8 drafts are accepted and the third ends the text, by a stop string. vLLM counts what the rule accepted, before it
+    looks for an end: 8, and a mean acceptance length of 9. Of these 3 are kept, and 3 is what the round emitted."""
+    model = TableModel(CYCLE)
+    made = SpeculativeDecoder(model, model, word_tokenizer(16), speculative_config={"num_speculative_tokens": 8})
+    stats = made.generate([0], SamplingParams(temperature=0, max_tokens=12, stop="w3")).stats
     assert (stats.num_drafts, stats.num_accepted_tokens, stats.num_kept_tokens) == (1, 8, 3)
     assert (stats.num_emitted_tokens, stats.num_bonus_tokens) == (3, 0)
     assert (stats.mean_acceptance_length, stats.mean_kept_length, stats.draft_acceptance_rate) == (9.0, 3.0, 1.0)
     assert stats.num_accepted_tokens_per_pos == (1,) * 8
     assert stats.num_kept_tokens_per_pos == stats.num_reached_tokens_per_pos == (1,) * 3 + (0,) * 5
     assert stats.acceptance_per_position["conditional"] == (1.0,) * 3 + (None,) * 5
+
+
+def test_nothing_is_drafted_behind_an_end_token():
+    """vLLM's mean acceptance length counts a bonus that an end leaves out; what was kept stands beside it."""
+    model = TableModel(CYCLE)
+    made = SpeculativeDecoder(model, model, speculative_config={"num_speculative_tokens": 8})
+    stats = made.generate([0], SamplingParams(temperature=0, max_tokens=12, stop_token_ids=[3])).stats
+    assert (stats.num_draft_tokens, stats.num_accepted_tokens, stats.num_kept_tokens) == (3, 3, 3)
+    assert (stats.mean_acceptance_length, stats.mean_kept_length, stats.num_emitted_tokens) == (4.0, 3.0, 3)
 
 
 def test_the_stats_of_several_samples_are_totals():

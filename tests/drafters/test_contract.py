@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from draftproof import SamplingParams, SpeculativeDecoder, TableModel
+from draftproof.audit.guessing import Expecting
 from draftproof.audit.others import Spelled
 from draftproof.core.pipeline import LawPipeline
 from draftproof.core.round_costs import RoundCosts
@@ -79,6 +80,7 @@ DRAFTERS = {
     "layer_skip": lambda: DraftModel(skipping(LAYERED, attention=[1]), name="layer_skip"),
     "auto": lambda: Auto({"suffix": Suffix(), "draft_model": DraftModel(LIKELY)}),
     "auto, a head": lambda: Auto({"suffix": Suffix(), "eagle3": Eagle(random_head("eagle3"), name="eagle3")}),
+    "prediction": lambda: Expecting(tuple(token % 8 for token in range(2, 60))),
     "retrieval, chain": lambda: Retrieval(SuffixArray(build_suffix_array([CORPUS])), 14, trees=False),
 }
 STORES = tuple(name for name in DRAFTERS if name.startswith(("suffix", "ngram_cache", "recycling", "retrieval")))

@@ -112,11 +112,11 @@ class OwnChance:
 
 @contextmanager
 def driven(outcome: Outcome) -> Iterator[None]:
-    """The decoders' chance comes from `outcome`. Streams of different prompts, seeds and samples are told apart."""
+    """The decoders' chance comes from `outcome`. Streams are told apart by what the decoders call them."""
     before = decoder.chance_for, base.chance_for
 
-    def chance_for(coupled: bool, params: Any, index: int, *told: Any, **more: Any) -> Callable[[int], OwnChance]:
-        return lambda start: OwnChance(outcome, (params.seed, index, *told, *more.values()), start)
+    def chance_for(coupled: bool, stream: Hashable) -> Callable[[int], OwnChance]:
+        return lambda start: OwnChance(outcome, stream, start)
 
     decoder.chance_for = base.chance_for = chance_for
     try:

@@ -62,8 +62,11 @@ def stored_table() -> StoredTable:
 class Expecting(Prediction):
     """`prediction` for requests that all expect the same answer."""
 
+    def __init__(self, answer: Tokens = CORPUS[0]) -> None:
+        self.answer = answer
+
     def open(self, request: Request) -> PredictionSession:
-        return super().open(replace(request, params=replace(request.params, prediction=CORPUS[0])))
+        return super().open(replace(request, params=replace(request.params, prediction=self.answer)))
 
 
 def expected_guess(context: Tokens, path: Tokens, laws: LawPipeline) -> int | None:

@@ -72,8 +72,8 @@ def rows_seen_to_mix(model: Any) -> str | None:
 
 
 def _difference(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """Root mean square over the vocabulary, in units of the spread."""
-    return (one - other).square().mean(dim=-1).sqrt() / one.std(dim=-1)
+    """Root mean square over the vocabulary, in units of the spread of all rows: one row alone may be flat."""
+    return (one - other).square().mean(dim=-1).sqrt() / one.std().clamp(min=torch.finfo(torch.float32).tiny)
 
 
 def check_lengths(model: Any) -> None:
