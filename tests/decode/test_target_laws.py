@@ -1,4 +1,5 @@
-"""A row that has no law matters on the accepted path, its last row included, and nowhere else: in memory and on a device."""
+"""A row that has no law cuts the accepted path before it, its last row included, and matters nowhere else: in memory and on a
+device. The next round then begins there, and fails as plain decoding does."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import torch
 
 from draftproof.core.params import SamplingParams
 from draftproof.core.pipeline import LawPipeline
-from draftproof.core.records import ROOT, Draft
+from draftproof.core.records import ROOT, Draft, Verdict
 from draftproof.decode.target_laws import RowLaws
 from draftproof.errors import InvalidLogitsError
 from pretended_devices import FIRST, pretended
@@ -34,28 +35,29 @@ def nothing_after(token):
 
 
 @pytest.mark.parametrize("bad", [1, 2])
-def test_what_a_processor_raises_is_raised_where_the_text_goes_that_way(bad):
+def test_what_a_processor_raises_cuts_the_way_before_it(bad):
     """Row `bad` has no law, that after the draft of token bad - 1."""
     laws = RowLaws(pipeline(logits_processors=[nothing_after(bad - 1)]), torch.zeros(3, 3).double(), CONTEXT, CHAIN)
     laws.rows((ROOT, 0, 1))
+    assert_cut(laws, bad)
+
+
+def assert_cut(laws, bad):
+    """A way that comes to row `bad` is kept up to the token before it, and any other whole."""
     for path in [(), (0,), (0, 1)]:
-        if len(path) < bad:
-            laws.check(path)
-        else:
-            with pytest.raises(NoContinuation):
-                laws.check(path)
+        kept = laws.within_law(Verdict(path, 2))
+        assert kept == (Verdict(path, 2) if len(path) < bad else Verdict((0, 1)[: bad - 1], CHAIN.tokens[bad - 1]))
 
 
 @pytest.mark.parametrize("bad", [0, 1, 2])
-def test_a_row_of_nan_on_a_device_is_raised_where_the_text_goes_that_way(bad):
+def test_a_row_of_nan_on_a_device_cuts_the_way_before_it(bad):
     logits = torch.zeros(3, 3).double()
     logits[bad] = torch.nan
     with pretended():
         laws = RowLaws(pipeline(), logits.to(FIRST), CONTEXT, CHAIN)
         laws.rows((ROOT, 0, 1))
-        for path in [(), (0,), (0, 1)]:
-            if len(path) < bad:
-                laws.check(path)
-            else:
-                with pytest.raises(InvalidLogitsError):
-                    laws.check(path)
+        if bad > 0:
+            assert_cut(laws, bad)
+            return
+        with pytest.raises(InvalidLogitsError):  # every text goes there
+            laws.within_law(Verdict((), 2))

@@ -225,8 +225,8 @@ DRAFTERS: tuple[Fault, ...] = (
     ),
     Fault(
         "drafters/medusa.py",
-        "if self._state is None or self._known != len(context) - 1:",
-        "if self._state is None:",
+        "if self._state is not None and self._known == len(context) - 1 else Foreseen(0)",
+        "if self._state is not None else Foreseen(0)",
         "a state of another place of the text is drafted from",
         MEMORIES,
     ),

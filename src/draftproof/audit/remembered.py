@@ -22,20 +22,26 @@ class RememberedLaws(LawPipeline):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._laws: dict[Any, Array] = {}
+        self._laws: dict[Any, tuple[Array, list[Array]]] = {}
 
     def law(self, logits: Array, context: Sequence[int], path: Path = ()) -> Array:
         key = (tuple(context), tuple(path), is_numpy_array(logits), _bytes(logits))
-        found = self._laws.get(key)
-        if found is None:
-            found = super().laws(logits[None, :], context, (path,))[0, :]
-            if is_numpy_array(found):
-                found.setflags(write=False)
-            self._laws[key] = found
-        return found
+        if key not in self._laws:
+            others, self._held = self._held, []
+            made = super().laws(logits[None, :], context, (path,))[0, :]
+            if is_numpy_array(made):
+                made.setflags(write=False)
+            self._laws[key], self._held = (made, self._held), others
+        law, held = self._laws[key]
+        self._held += held
+        return law
 
     def laws(self, logits: Array, context: Sequence[int], paths: Sequence[Path]) -> Array:
-        return array_namespace(logits).stack([self.law(logits[i], context, path) for i, path in enumerate(paths)])
+        others, self._held = self._held, []
+        rows = [self.law(logits[i], context, path) for i, path in enumerate(paths)]
+        held = [array_namespace(logits).concat(self._held)] if self._held else []
+        self._held = others + held
+        return array_namespace(logits).stack(rows)
 
 
 def _bytes(logits: Array) -> bytes:

@@ -68,9 +68,11 @@ class RowLaws:
 
     def _hold(self, nodes: Sequence[int]) -> Array | None:
         """Keep which of the rows just made an accelerator holds back, and give them [len(nodes)] bool."""
-        held = next(iter(self._pipeline.held_back()), None)
-        if held is not None:
-            self._held |= {node: held[i : i + 1] for i, node in enumerate(nodes)}
+        held_back = self._pipeline.held_back()
+        if not held_back:
+            return None
+        held = held_back[-1]  # of this call: others may have made laws with the same pipeline
+        self._held |= {node: held[i : i + 1] for i, node in enumerate(nodes)}
         return held
 
     def _look_at_held(self) -> None:
