@@ -42,7 +42,7 @@ def label(case):
 def check(case):
     proof = prove(case)
     assert proof.tv <= TOLERANCE, f"TV {proof.tv} over {proof.rounds} rounds"
-    assert proof.length_error <= TOLERANCE, f"expected tokens off by {proof.length_error}"
+    assert proof.length_holds, f"expected tokens off by {proof.length_error}"
 
 
 @pytest.mark.parametrize("case", COVERING, ids=label)

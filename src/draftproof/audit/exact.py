@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftproof.audit.drafting import Kind, TreeKind, kind_named
-from draftproof.audit.formulas import expected_tokens_of_round, expected_tokens_of_tree
+from draftproof.audit.formulas import expected_tokens_of_round, expected_tokens_of_tree, formula_of
 from draftproof.audit.remembered import RememberedLaws
 from draftproof.audit.toys import pairs
 from draftproof.core.chance import Purpose
@@ -72,7 +72,11 @@ class Proof:
 
     @property
     def holds(self) -> bool:
-        return self.tv <= TOLERANCE and self.length_error <= TOLERANCE
+        return self.tv <= TOLERANCE and self.length_holds
+
+    @property
+    def length_holds(self) -> bool:
+        return self.length_error <= formula_of(self.case.rule).tolerance
 
 
 @dataclass

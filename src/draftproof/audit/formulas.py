@@ -67,8 +67,8 @@ MATCHED: dict[Selection, Siblings] = {
 }
 
 RHO = 1e-7
-"""Where two laws are all but one, any rho from 1 to about 1 + 1e-8 fits to the last bit of beta (the slack of the condition is of
-second order): the law stays exact to rounding, but which sibling `k_seq` takes, and with it the length of a lopsided tree's
+"""Where two laws are all but one, any rho from 1 to about 1 + 1e-8 fits to the last bit of beta (the slack of the condition is
+of second order): the law stays exact to rounding, but which sibling `k_seq` takes, and with it the length of a lopsided tree's
 round, moves by as much."""
 
 FORMULAS: dict[str, Formula] = {
