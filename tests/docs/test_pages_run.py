@@ -1,4 +1,4 @@
-"""The Python on the pages for contributors runs, and its assertions hold."""
+"""The Python on the pages runs, and its assertions hold."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("name", ["add_a_drafter.md", "add_a_rule.md"])
+@pytest.mark.parametrize("name", ["add_a_drafter.md", "add_a_rule.md", "from_python.md"])
 def test_page_runs_from_top_to_bottom(name: str) -> None:
     blocks = BLOCK.findall((DOCS / name).read_text(encoding="utf-8"))
     assert sum("assert " in block for block in blocks) >= 1
