@@ -129,7 +129,7 @@ def test_words_become_arms(target: HFModel, draft: HFModel) -> None:
     specs = [parse_spec(word, "D") for word in words]
     loaded: list[str] = []
 
-    def drafts(name: str, revision: str | None = None) -> HFModel:
+    def drafts(name: str, revision: str | None = None, quantization: str | None = None) -> HFModel:
         loaded.append(name)
         return draft
 

@@ -167,7 +167,7 @@ def build_arms(
     rates: Sequence[float] | None,
     greedy: bool,
 ) -> tuple[list[Arm], SpeculativeDecoder]:
-    """The arms, plain first, and the decoder of the plain one. drafts: (name, revision) -> loaded draft model.
+    """The arms, plain first, and the decoder of the plain one. drafts: (name, revision, quantization) -> loaded draft model.
 
     rates: acceptance by chance for draftproof's own arms (UsageError when others are among them)."""
     _check_rates(specs, rates)
