@@ -336,3 +336,22 @@ def test_what_a_head_says_of_its_layer_is_honoured_or_refused(tmp_path, entries,
 
 def layer_of(folder):
     return json.loads((folder / "config.json").read_text())["transformer_layer_config"]
+
+
+@pytest.mark.parametrize("method", ["eagle", "eagle3", "medusa"])
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        ({"scaled_states": 2.0}, "says scaled_states of its head"),
+        ({"scaled_states": None, "use_cache": True, "dtype": "bfloat16"}, None),
+    ],
+)
+def test_what_a_head_says_beside_its_layer_is_known_or_refused(tmp_path, method, entries, said):
+    target = view()
+    save_head(tmp_path, fresh(method, target), target)
+    change_config(tmp_path, **entries)
+    if said is None:
+        load_head(tmp_path, target, method)
+        return
+    with pytest.raises(UsageError, match=said):
+        load_head(tmp_path, target, method)

@@ -21,6 +21,22 @@ from draftproof.errors import UsageError
 
 WEIGHT_FILES = ("model.safetensors", "medusa_lm_head.safetensors", "medusa_lm_head.pt", "pytorch_model.bin")
 
+_SPECULATORS_KEYS = {
+    *("speculators_model_type", "speculators_version", "speculators_config", "transformer_layer_config", "draft_vocab_size"),
+    *("norm_before_residual", "eagle_aux_hidden_state_layer_ids", "hidden_state_layer_ids", "layernorms", "fusion_bias"),
+    *("norm_before_fc", "fc_norm", "norm_output", "target_hidden_size", "transformer_layer_architecture"),
+}
+_MEDUSA_KEYS = {
+    *("num_heads", "num_hidden_layers", "medusa_num_heads", "medusa_num_layers", "hidden_size", "vocab_size"),
+    *("truncated_vocab_size", "original_lm_head", "medusa_fc_bias", "hidden_state_layer_ids", "base_model_name_or_path"),
+    *("max_seq_len", "max_position_embeddings", "version"),
+}
+_OF_ANY_MODEL = {
+    *("draftproof", "auto_map", "torch_dtype", "use_cache", "tie_word_embeddings", "initializer_range", "unsloth_version"),
+    *("bos_token_id", "eos_token_id", "pad_token_id"),
+}
+"""What is read, or checked against the target and the tensors, or says nothing about the numbers."""
+
 
 @dataclass(frozen=True)
 class Stored:
@@ -45,6 +61,7 @@ def read_layout(folder: str | Path) -> Stored:
     tensors = _tensors(path)
     about = _about(config)
     kind = config.get("speculators_model_type")
+    _check_keys(path, config)
     if kind == "eagle3":
         return _speculators_eagle3(path, config, tensors, about)
     if kind == "eagle":
@@ -61,6 +78,22 @@ def read_layout(folder: str | Path) -> Stored:
     if any(name.endswith("fc.weight") for name in tensors) and "num_attention_heads" in config:
         return _published_eagle(config, tensors, about)
     raise UsageError(f"{path} holds no head in a layout known here (speculators, Medusa, EAGLE): see docs/train.md")
+
+
+def _check_keys(path: Path, config: Mapping[str, Any]) -> None:
+    """Refuse entries beside a layer's own that are not read here and say something; null and false say nothing."""
+    if "speculators_model_type" in config:
+        known = _SPECULATORS_KEYS
+    elif "medusa_num_heads" in config or config.get("model_type") == "medusa":
+        known = _MEDUSA_KEYS
+    else:
+        return  # an EAGLE head's file is its layer, checked with it
+    from transformers import PretrainedConfig
+
+    known = known | _OF_ANY_MODEL | set(PretrainedConfig().to_dict())
+    unknown = sorted(name for name, value in config.items() if name not in known and value not in (None, False))
+    if unknown:
+        raise UsageError(f"{path}/config.json says {', '.join(unknown)} of its head, which is not known here")
 
 
 def _speculators_eagle3(path: Path, config: Mapping[str, Any], tensors: dict[str, Tensor], about: Mapping[str, Any]) -> Stored:
