@@ -50,6 +50,30 @@ def test_same_seed_same_text_in_a_new_process():
     assert tuple(json.loads(out.stdout)) == here
 
 
+def test_clocks_that_disagree_give_one_text():
+    """Three processes, one whose clock goes a step a look and two whose clocks run wild, and the method that chooses between
+    drafters. With costs by these clocks the first would draft, and the others would not."""
+    program = (
+        "import random, sys, time; sys.path.insert(0, 'tests'); sys.path.insert(0, 'tests/decode')\n"
+        "clock, now = random.Random(int(sys.argv[1])), [0.0]\n"
+        "def wild():\n"
+        "    now[0] += 10 ** (int(sys.argv[1]) * clock.uniform(-2, 2))\n"
+        "    return now[0]\n"
+        "time.perf_counter = time.monotonic = time.process_time = wild\n"
+        "import json, test_seeds as t\n"
+        "from draftproof import SamplingParams\n"
+        "draft = t.llama(t.torch.float32, seed=0, num_hidden_layers=1)\n"
+        "config = {'method': 'auto', 'drafters': ['suffix', 'draft_model'], 'model': 'noisy', 'rule': 'token'}\n"
+        "made = t.SpeculativeDecoder(draft, t.llama(t.torch.float32), speculative_config=config)\n"
+        "print(json.dumps([made.generate(t.PROMPT, SamplingParams(seed=seed, max_tokens=40)).token_ids for seed in range(4)]))"
+    )
+    command = [sys.executable, "-c", program]
+    running = [subprocess.Popen([*command, str(number)], stdout=subprocess.PIPE, text=True) for number in range(3)]
+    texts = [process.communicate()[0] for process in running]
+    assert texts[0] == texts[1] == texts[2]
+    assert len({tuple(text) for text in json.loads(texts[0])}) == 4
+
+
 @pytest.mark.parametrize("temperature", [0.7, 1.0])
 @pytest.mark.parametrize("length", [1, 2, 5, 8])
 @pytest.mark.parametrize("method", ["ngram", "noisy", "same"])
