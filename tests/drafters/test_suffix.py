@@ -55,6 +55,12 @@ def test_of_equal_counts_the_more_recent_wins():
     assert proposal([27, 27, 5, 1, 27, 27, 6, 2, 27, 27, 7, 3, 27, 27], min_token_prob=0.0).tokens[0] == 7
 
 
+def test_of_equal_sums_the_longer_match_wins():
+    """After 1, 2, 3 came 4 and 5, after 2, 3 also 6 twice: half of the counts each way, one token each."""
+    context = [1, 2, 3, 4, 20, 1, 2, 3, 5, 21, 9, 2, 3, 6, 22, 8, 2, 3, 6, 23, 1, 2, 3]
+    assert proposal(context, max_spec_factor=0.5).tokens == (5,)
+
+
 def test_a_tree_spends_its_nodes_on_the_likeliest_paths():
     context = [1, 2, 3, 9, 7, 1, 2, 3, 8, 6, 1, 2, 4, 9, 5, 1, 2]
     draft = proposal(context, tree=True, max_spec_factor=2.0)

@@ -101,6 +101,12 @@ def test_nothing_is_written_without_a_folder_and_no_states_with_one(tmp_path, mo
     assert history[0]["step"] == 10 and len(history[0]["acceptance"]["marginal"]) == 2
 
 
+def test_the_rate_warms_up_in_a_line_and_falls_by_half_a_cosine():
+    run = training(None, steps=60, warmup=20)
+    assert [run._rate(step) for step in (0, 9, 19, 20)] == [0.05, 0.5, 1.0, 1.0]
+    assert [run._rate(step) for step in (40, 60, 80)] == [pytest.approx(rate) for rate in (0.55, 0.1, 0.1)]
+
+
 def test_it_stops_when_nothing_improves_and_warns_of_little_data():
     run = training(None, learning_rate=0.0, patience=2, evaluate_every=5)
     said = []

@@ -199,6 +199,7 @@ DECODE: tuple[Fault, ...] = (
         "limit = self._plan.drafts - depth + 1",
         "a draft is one token longer than planned",
         LENGTHS,
+        "the builder is told the planned depth too, and takes the smaller of the two",
     ),
     Fault(
         "decode/length.py",
