@@ -3,8 +3,8 @@
     python benchmarks/engine_identity.py MODEL --prompts FILE [--engine openvino --dtype bfloat16 --quantize int8]
         [--first 200 --tokens 64 --batch 4 --config JSON]
 
-FILE: prompts as `draftproof bench` reads them; they are taken evenly over its length. Prints a JSON line for each temperature and
-way: how many texts and tokens, and every text that differs with the place where it does. Exit code 1 when one differs.
+FILE: prompts as `draftproof bench` reads them; they are taken evenly over its length. Prints a JSON line for each temperature
+and way: how many texts and tokens, and every text that differs with the place where it does. Exit code 1 when one differs.
 """
 
 from __future__ import annotations
