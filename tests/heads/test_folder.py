@@ -319,6 +319,8 @@ def test_a_head_written_over_another_has_no_config_until_it_is_whole(tmp_path, m
         ({"sliding_window": 8}, "sliding_window 8"),
         ({"hidden_act": "gelu"}, "hidden_act 'gelu'"),
         ({"attn_output_gate": True}, "says attn_output_gate of its layer"),
+        ({"attn_output_gate": 0}, "says attn_output_gate of its layer"),
+        ({"draft_vocab_size": 7}, "says draft_vocab_size 7, where"),
         ({"sliding_window": 8, "use_sliding_window": False}, None),
         ({"sliding_window": 128, "attn_output_gate": False, "draft_vocab_size": 32}, None),
     ],
@@ -343,10 +345,40 @@ def layer_of(folder):
     ("entries", "said"),
     [
         ({"scaled_states": 2.0}, "says scaled_states of its head"),
+        ({"scaled_states": 0}, "says scaled_states of its head"),
         ({"scaled_states": None, "use_cache": True, "dtype": "bfloat16"}, None),
     ],
 )
 def test_what_a_head_says_beside_its_layer_is_known_or_refused(tmp_path, method, entries, said):
+    target = view()
+    save_head(tmp_path, fresh(method, target), target)
+    change_config(tmp_path, **entries)
+    if said is None:
+        load_head(tmp_path, target, method)
+        return
+    with pytest.raises(UsageError, match=said):
+        load_head(tmp_path, target, method)
+
+
+@pytest.mark.parametrize(
+    ("method", "entries", "said"),
+    [
+        ("eagle", {"target_hidden_size": 7}, "says target_hidden_size 7, where"),
+        ("eagle", {"transformer_layer_architecture": "OtherLayer"}, "says transformer_layer_architecture 'OtherLayer'"),
+        ("eagle", {"norm_before_residual": True}, "says norm_before_residual of its head"),
+        ("eagle3", {"target_hidden_size": 7}, "says target_hidden_size 7, where"),
+        ("eagle3", {"draft_vocab_size": VOCAB}, f"says draft_vocab_size {VOCAB}, where .* have {VOCAB // 2}"),
+        ("eagle3", {"fusion_bias": True}, "says fusion_bias of its head"),
+        ("eagle3", {"embed_requires_grad": True, "enable_sp_ulysses": True}, None),
+        ("medusa", {"hidden_size": 7}, "says hidden_size 7, where"),
+        ("medusa", {"vocab_size": 7}, "says vocab_size 7, where"),
+        ("medusa", {"truncated_vocab_size": 7}, "says truncated_vocab_size 7, where"),
+        ("medusa", {"medusa_num_heads": 5}, "says medusa_num_heads 5, where .* have 3"),
+        ("medusa", {"original_lm_head": True}, "says original_lm_head True, where"),
+        ("medusa", {"medusa_fc_bias": False}, "says medusa_fc_bias False, where"),
+    ],
+)
+def test_what_a_head_says_twice_agrees_with_its_tensors_and_its_target(tmp_path, method, entries, said):
     target = view()
     save_head(tmp_path, fresh(method, target), target)
     change_config(tmp_path, **entries)

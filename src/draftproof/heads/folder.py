@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from draftproof import __version__
 from draftproof.errors import UsageError
+from draftproof.heads.claims import check_agreement, says_something
 from draftproof.heads.eagle import Eagle
 from draftproof.heads.eagle3 import Eagle3, fused_layers
 from draftproof.heads.layouts import Stored, read_layout
@@ -99,6 +100,8 @@ def load_head(folder: str | Path, target: TargetView, method: str | None = None)
     stored = replace(stored, tensors=_fitted(stored, target))
     head = _network(folder, stored, target)
     _check_tensors(folder, stored.tensors, head.state_dict())
+    for entries in (stored.says, stored.shape.get("layer", {})):
+        check_agreement(folder, entries, stored.tensors, target)
     head.load_state_dict({name: stored.tensors[name] for name in head.state_dict()})
     if isinstance(head, Eagle3):
         _check_draft_ids(folder, head)
@@ -182,7 +185,7 @@ def _check_keys(folder: str | Path, entries: Mapping[str, Any], known: set[str])
     activation = entries.get("hidden_act", "silu")
     if activation not in ("silu", "swish"):
         raise UsageError(f"{folder} has hidden_act {activation!r}; heads read here have silu")
-    unknown = sorted(name for name, value in entries.items() if name not in known | _MEANINGLESS and value not in (None, False))
+    unknown = sorted(name for name, value in entries.items() if name not in known | _MEANINGLESS and says_something(value))
     if unknown:
         raise UsageError(f"{folder}/config.json says {', '.join(unknown)} of its layer, which is not known here")
 

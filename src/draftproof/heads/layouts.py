@@ -11,31 +11,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from draftproof.errors import UsageError
+from draftproof.heads.claims import check_known
 
 WEIGHT_FILES = ("model.safetensors", "medusa_lm_head.safetensors", "medusa_lm_head.pt", "pytorch_model.bin")
-
-_SPECULATORS_KEYS = {
-    *("speculators_model_type", "speculators_version", "speculators_config", "transformer_layer_config", "draft_vocab_size"),
-    *("norm_before_residual", "eagle_aux_hidden_state_layer_ids", "hidden_state_layer_ids", "layernorms", "fusion_bias"),
-    *("norm_before_fc", "fc_norm", "norm_output", "target_hidden_size", "transformer_layer_architecture"),
-}
-_MEDUSA_KEYS = {
-    *("num_heads", "num_hidden_layers", "medusa_num_heads", "medusa_num_layers", "hidden_size", "vocab_size"),
-    *("truncated_vocab_size", "original_lm_head", "medusa_fc_bias", "hidden_state_layer_ids", "base_model_name_or_path"),
-    *("max_seq_len", "max_position_embeddings", "version"),
-}
-_OF_ANY_MODEL = {
-    *("draftproof", "auto_map", "torch_dtype", "use_cache", "tie_word_embeddings", "initializer_range", "unsloth_version"),
-    *("bos_token_id", "eos_token_id", "pad_token_id"),
-}
-"""What is read, or checked against the target and the tensors, or says nothing about the numbers."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +28,7 @@ class Stored:
     """A head as it was found. shape: the entries its network is made from. tensors: by our names. hidden_layers: ids of the
     target's hidden states it was trained on, None where the layout does not say. borrowed: copies of the target's own
     tensors that the file carries along ("embed_tokens.weight", "lm_head.weight"). about_target: what the file says of its
-    target. length: the draft length it proposes, None where it does not say."""
+    target. length: the draft length it proposes, None where it does not say. says: the whole configuration as it was found."""
 
     method: str
     shape: Mapping[str, Any]
@@ -52,22 +37,27 @@ class Stored:
     borrowed: Mapping[str, Tensor] = field(default_factory=dict)
     about_target: Mapping[str, Any] = field(default_factory=dict)
     length: int | None = None
+    says: Mapping[str, Any] = field(default_factory=dict)
 
 
 def read_layout(folder: str | Path) -> Stored:
     """The head in a folder, whatever its layout. UsageError: no such folder, unreadable files, an unknown layout."""
     path = Path(folder).expanduser()
     config = _config(path)
-    tensors = _tensors(path)
+    return replace(_read(path, config, _tensors(path)), says=config)
+
+
+def _read(path: Path, config: Mapping[str, Any], tensors: dict[str, Tensor]) -> Stored:
     about = _about(config)
     kind = config.get("speculators_model_type")
-    _check_keys(path, config)
-    if kind == "eagle3":
-        return _speculators_eagle3(path, config, tensors, about)
-    if kind == "eagle":
-        return _speculators_eagle(path, config, tensors, about)
+    if kind in ("eagle", "eagle3"):
+        check_known(path, config, kind)
+        read = _speculators_eagle3 if kind == "eagle3" else _speculators_eagle
+        return read(path, config, tensors, about)
     if kind is not None:
         raise UsageError(f"{path} holds a head of kind {kind!r}; read here: eagle, eagle3, medusa")
+    if config.get("model_type") == "medusa" or "medusa_num_heads" in config:
+        check_known(path, config, "medusa")
     if config.get("model_type") == "medusa" and "num_heads" in config:
         shape = {"num_heads": _count(path, config, "num_heads"), "num_layers": _count(path, config, "num_hidden_layers", 0)}
         layers = config.get("hidden_state_layer_ids")
@@ -78,22 +68,6 @@ def read_layout(folder: str | Path) -> Stored:
     if any(name.endswith("fc.weight") for name in tensors) and "num_attention_heads" in config:
         return _published_eagle(config, tensors, about)
     raise UsageError(f"{path} holds no head in a layout known here (speculators, Medusa, EAGLE): see docs/train.md")
-
-
-def _check_keys(path: Path, config: Mapping[str, Any]) -> None:
-    """Refuse entries beside a layer's own that are not read here and say something; null and false say nothing."""
-    if "speculators_model_type" in config:
-        known = _SPECULATORS_KEYS
-    elif "medusa_num_heads" in config or config.get("model_type") == "medusa":
-        known = _MEDUSA_KEYS
-    else:
-        return  # an EAGLE head's file is its layer, checked with it
-    from transformers import PretrainedConfig
-
-    known = known | _OF_ANY_MODEL | set(PretrainedConfig().to_dict())
-    unknown = sorted(name for name, value in config.items() if name not in known and value not in (None, False))
-    if unknown:
-        raise UsageError(f"{path}/config.json says {', '.join(unknown)} of its head, which is not known here")
 
 
 def _speculators_eagle3(path: Path, config: Mapping[str, Any], tensors: dict[str, Tensor], about: Mapping[str, Any]) -> Stored:
