@@ -71,15 +71,18 @@ def test_public_surface_is_sorted_complete_and_resolvable() -> None:
 PUBLIC = {
     "audit": ["Audit", "audit_rules"],
     "bench": [
-        *("build_arms", "builtin_items", "compare_with_plain", "document", "encode", "measure", "parse_spec", "read_items"),
-        "with_later_turns",
+        *("benchmark", "build_arms", "builtin_items", "compare_with_plain", "document", "encode", "measure", "parse_spec"),
+        *("read_items", "specs_of", "with_later_turns"),
     ],
     "drafters.stores": ["build_store", "read_store", "write_store"],
     "experiments": ["EXPERIMENTS", "Settings", "run"],
     "heads": ["export_for_vllm"],
-    "models": ["load_engine", "load_model"],
-    "plan": ["Candidate", "alpha_per_position", "make_plan", "plan_document", "what_if"],
-    "report": ["comparison_page", "json_line", "print_result", "write_json", "write_page"],
+    "models": ["DraftModels", "load_engine", "load_model"],
+    "plan": ["Candidate", "alpha_per_position", "make_plan", "plan_document", "plan_speculation", "what_if"],
+    "report": [
+        *("comparison_page", "json_line", "names_of", "print_result", "read_document", "sections_of", "write_json"),
+        "write_page",
+    ],
     "simulate": [
         *("BatchModel", "SimulatedSpeculativeDecoder", "batch_result", "card", "generation_result", "model"),
         *("parse_acceptance", "process_result", "run_generation"),

@@ -13,11 +13,14 @@ if TYPE_CHECKING:
     from draftproof.bench.specs import parse_spec as parse_spec
     from draftproof.bench.summary import document as document
     from draftproof.bench.turns import with_later_turns as with_later_turns
+    from draftproof.bench.whole import benchmark as benchmark
+    from draftproof.bench.whole import specs_of as specs_of
     from draftproof.bench.workload import builtin_items as builtin_items
     from draftproof.bench.workload import encode as encode
     from draftproof.bench.workload import read_items as read_items
 
 __all__ = [
+    "benchmark",
     "build_arms",
     "builtin_items",
     "compare_with_plain",
@@ -26,10 +29,12 @@ __all__ = [
     "measure",
     "parse_spec",
     "read_items",
+    "specs_of",
     "with_later_turns",
 ]
 
 _HOMES = {
+    "benchmark": "draftproof.bench.whole",
     "build_arms": "draftproof.bench.specs",
     "builtin_items": "draftproof.bench.workload",
     "compare_with_plain": "draftproof.bench.compare",
@@ -38,6 +43,7 @@ _HOMES = {
     "measure": "draftproof.bench.run",
     "parse_spec": "draftproof.bench.specs",
     "read_items": "draftproof.bench.workload",
+    "specs_of": "draftproof.bench.whole",
     "with_later_turns": "draftproof.bench.turns",
 }
 

@@ -33,6 +33,12 @@ def bench_result(document: Mapping[str, Any]) -> Result:
     )
 
 
+def sections(document: Mapping[str, Any]) -> list[Result]:
+    """What a page shows of one document."""
+    made = (bench_result(document), acceptance_result(document), task_result(document))
+    return [result for result in made if result is not None]
+
+
 def title_of(document: Mapping[str, Any]) -> str:
     """What was measured, in one line."""
     where, params = document["provenance"], document["params"]

@@ -80,13 +80,14 @@ def bench(
 
 def execute(flags: Mapping[str, Any]) -> None:
     """Check all flags, load, measure, show and write."""
-    from draftproof.bench.specs import check_specs, parse_spec, told_apart
+    from draftproof.bench.specs import check_specs
     from draftproof.bench.synthetic import parse_rates
     from draftproof.bench.turns import check_turns
+    from draftproof.bench.whole import specs_of
 
     rates = None if flags["synthetic_alpha"] is None else parse_rates(flags["synthetic_alpha"])
     words = flags["arm"] or (["draft_model"] if flags["draft"] else [options.DEFAULT_METHOD])
-    specs = told_apart([parse_spec(word, flags["draft"]) for word in words])
+    specs = specs_of(words, flags["draft"])
     if flags["draft"] and not any(spec.takes_draft(flags["draft"]) for spec in specs):
         raise UsageError("--draft does nothing without an arm that uses it: add --arm draft_model:4, for example")
     check_turns(flags["turns"])
@@ -124,27 +125,23 @@ def run(
     flags: Mapping[str, Any], specs: Any, rates: Any, params: Any, items: Any
 ) -> tuple[dict[str, Any], BaseException | None]:
     """Load and measure; the result document, and what ended the measurement early."""
-    from draftproof.bench.provenance import model_hashes, provenance
-    from draftproof.bench.run import measure
-    from draftproof.bench.specs import build_arms
-    from draftproof.bench.summary import document
-    from draftproof.bench.turns import with_later_turns
+    from draftproof.bench.whole import benchmark
     from draftproof.bench.workload import encode
     from draftproof.cli.loading import load_target
     from draftproof.cli.progress import telling
 
     target, drafts = load_target(flags, configs_of(specs, flags["draft"]))
     prompts = encode(items, target.tokenizer, target.vocab_size, target.max_length, params.max_tokens)
-    arms, decoder = build_arms(specs, target, drafts, flags["draft"], rates, params.temperature == 0)
     with telling() as progress:
-        if flags["turns"] == "all":
-            prompts = with_later_turns(prompts, target, params, progress)
-        measurement = measure(arms, prompts, params, flags["repeat"], progress=progress)
-    loaded = {"draft" if name == flags["draft"] else name: model for (name, *_), model in drafts.loaded.items()}
-    drafting = {arm.name: getattr(getattr(arm, "decoder", None), "drafter", None) for arm in arms}
-    hashes = model_hashes(target, loaded, drafting)
-    where = provenance(target, seed=params.seed) | {"model_hashes": hashes, "draft": flags["draft"]}
-    return document(measurement, decoder, where), measurement.ended_by
+        return benchmark(
+            *(target, specs, prompts, params),
+            draft=flags["draft"],
+            drafts=drafts,
+            synthetic_alpha=rates,
+            repeat=flags["repeat"],
+            turns=flags["turns"],
+            progress=progress,
+        )
 
 
 def configs_of(specs: Iterable[Any], draft: str | None) -> list[Any]:
@@ -158,22 +155,15 @@ def configs_of(specs: Iterable[Any], draft: str | None) -> list[Any]:
 
 def show(document: Mapping[str, Any], flags: Mapping[str, Any]) -> None:
     """Table, notes, files, and the JSON line without the raw runs' rounds."""
+    from draftproof.bench.table import sections
     from draftproof.report.page import comparison_page, write_json, write_page
     from draftproof.report.tables import json_line, print_result
 
-    for result in sections_of(document):
+    for result in sections(document):
         print_result(result)
     if flags["out"] is not None:
         write_json(flags["out"], document)
     if flags["html"] is not None:
-        write_page(flags["html"], comparison_page([(str(flags["html"].stem), document)], sections_of))
+        write_page(flags["html"], comparison_page([(str(flags["html"].stem), document)], sections))
     if flags["as_json"]:
         typer.echo(json_line(document))
-
-
-def sections_of(document: Mapping[str, Any]) -> list[Any]:
-    """The results to put on a page for one document."""
-    from draftproof.bench.table import acceptance_result, bench_result, task_result
-
-    made = (bench_result(document), acceptance_result(document), task_result(document))
-    return [result for result in made if result is not None]

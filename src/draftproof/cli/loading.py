@@ -8,29 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from draftproof.cli.progress import waiting
 from draftproof.errors import UsageError
+from draftproof.models.drafts import DraftModels
 
 if TYPE_CHECKING:
     from draftproof.decode.config import SpeculativeConfig
 
 
-class Drafts:
-    """Draft models, each loaded when it is first asked for. loaded: (name, revision, quantization) -> model."""
-
-    def __init__(self, dtype: str, device: str, engine: str = "torch", trust_remote_code: bool = False) -> None:
-        self._how: dict[str, Any] = {"dtype": dtype, "device": device, "engine": engine, "trust_remote_code": trust_remote_code}
-        self.loaded: dict[tuple[str, str | None, str | None], Any] = {}
-
-    def __call__(self, name: str, revision: str | None = None, quantization: str | None = None) -> Any:
-        from draftproof.models.engine import load_engine
-
-        key = name, revision, quantization
-        if key not in self.loaded:
-            with waiting(f"loading {name}"):
-                self.loaded[key] = load_engine(name, revision=revision, quantization=quantization, **self._how)
-        return self.loaded[key]
-
-
-def load_target(flags: Mapping[str, Any], configs: Iterable[SpeculativeConfig] = ()) -> tuple[Any, Drafts]:
+def load_target(flags: Mapping[str, Any], configs: Iterable[SpeculativeConfig] = ()) -> tuple[Any, DraftModels]:
     """The target with its tokenizer, and what loads draft models. configs: those whose draft models must be there: names are
     looked up before the model library is imported, which takes seconds, and before the target is loaded.
 
@@ -62,4 +46,4 @@ def load_target(flags: Mapping[str, Any], configs: Iterable[SpeculativeConfig] =
         target = load_engine(name, quantization=quantization, **how)
     if target.tokenizer is None:
         raise UsageError(f"{target.name} has no tokenizer, so it cannot read a prompt of text; add one to its folder")
-    return target, Drafts(**how)
+    return target, DraftModels(waiting=waiting, **how)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -257,42 +257,29 @@ def lengths_of(flags: Mapping[str, Any]) -> list[int]:
     return sorted({*(flags["num_speculative_tokens"] or LENGTHS), *(k for k in named if k > 0)})
 
 
-def candidates_of(flags: Mapping[str, Any], asked: Sequence[Any], drafts: Callable[..., Any]) -> list[Any]:
-    """Candidates with their draft models loaded; trees go to those that take them. UsageError when none does."""
-    from draftproof.plan.candidate import Candidate
-
-    shapes = tuple(flags["tree"] or ())
-    if shapes and not any(config.spec.trees and config.shape is None for config in asked):
-        raise UsageError("--tree is for drafters that take a shape, and none of these does: leave it out")
-    found = []
-    for config in asked:
-        takes = config.spec.trees and config.shape is None
-        draft = drafts(config.model, config.revision, config.quantization) if config.spec.model == "draft" else None
-        found.append(Candidate(config, draft, shapes if takes else ()))
-    return found
-
-
-def _check_shapes(flags: Mapping[str, Any]) -> None:
+def _check_shapes(flags: Mapping[str, Any], asked: Sequence[Any]) -> None:
     from draftproof.core.tree import TreeShape
     from draftproof.plan.candidate import BEST
+    from draftproof.plan.whole import takes_tree
 
+    if flags["tree"] and not any(map(takes_tree, asked)):
+        raise UsageError("--tree is for drafters that take a shape, and none of these does: leave it out")
     for shape in flags["tree"] or ():
         if shape != BEST:
             TreeShape.parse(shape)
 
 
 def _from_models(flags: Mapping[str, Any]) -> dict[str, Any]:
-    from draftproof.bench.provenance import model_hashes, provenance
-    from draftproof.bench.turns import check_turns, with_later_turns
+    from draftproof.bench.turns import check_turns
     from draftproof.bench.workload import encode
     from draftproof.cli.bench import items_of, sampling
     from draftproof.cli.loading import load_target
     from draftproof.cli.progress import telling
-    from draftproof.plan.document import plan_document
-    from draftproof.plan.plan import check_request, make_plan
+    from draftproof.plan.plan import check_request
+    from draftproof.plan.whole import plan_speculation
 
     asked = configs(flags)
-    _check_shapes(flags)
+    _check_shapes(flags, asked)
     sizes, lengths, turns = _sizes(flags), lengths_of(flags), check_turns(flags["turns"] or "all")
     check_request(lengths, sizes, all(config.shape is not None for config in asked))
     params = sampling({**flags, "ignore_eos": False}, DEFAULT_TOKENS)
@@ -301,19 +288,17 @@ def _from_models(flags: Mapping[str, Any]) -> dict[str, Any]:
         raise UsageError("--answers counts texts that the target writes, and the file gives an answer to every prompt")
     target, drafts = load_target(flags, asked)
     prompts = encode(items, target.tokenizer, target.vocab_size, target.max_length, params.max_tokens or 0)
-    candidates = candidates_of(flags, asked, drafts)
     with telling() as progress:
-        if turns == "all":
-            prompts = with_later_turns(prompts, target, params, progress)
-        made = make_plan(
-            *(target, candidates, prompts, params, lengths),
-            progress=progress,
+        return plan_speculation(
+            *(target, asked, prompts, params),
+            lengths=lengths,
+            trees=flags["tree"] or (),
             batch=sizes,
             answers=flags["answers"],
+            turns=turns,
+            drafts=drafts,
+            progress=progress,
         )
-    loaded = {c.name: c.draft for c in candidates if c.draft is not None}
-    hashes = model_hashes(target, loaded, {c.name: c.drafter(target) for c in candidates})
-    return plan_document(made, provenance(target, seed=params.seed) | {"model_hashes": hashes})
 
 
 def show(data: Mapping[str, Any], flags: Mapping[str, Any]) -> None:

@@ -12,12 +12,14 @@ if TYPE_CHECKING:
     from draftproof.plan.document import plan_document as plan_document
     from draftproof.plan.plan import make_plan as make_plan
     from draftproof.plan.whatif import what_if as what_if
+    from draftproof.plan.whole import plan_speculation as plan_speculation
 
 __all__ = [
     "Candidate",
     "alpha_per_position",
     "make_plan",
     "plan_document",
+    "plan_speculation",
     "what_if",
 ]
 
@@ -26,6 +28,7 @@ _HOMES = {
     "alpha_per_position": "draftproof.plan.alpha",
     "make_plan": "draftproof.plan.plan",
     "plan_document": "draftproof.plan.document",
+    "plan_speculation": "draftproof.plan.whole",
     "what_if": "draftproof.plan.whatif",
 }
 
