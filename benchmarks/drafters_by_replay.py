@@ -3,13 +3,15 @@
     python benchmarks/drafters_by_replay.py record --target MODEL --out recording.jsonl
     python benchmarks/drafters_by_replay.py read recording.jsonl --target MODEL --out read.jsonl --config JSON --config JSON ...
     python benchmarks/drafters_by_replay.py report recording.jsonl [read.jsonl]
-    python benchmarks/drafters_by_replay.py choose recording.jsonl --target MODEL --costs JSON --config NAME=JSON ...
+    python benchmarks/drafters_by_replay.py costs --target MODEL --config JSON --out costs.json
+    python benchmarks/drafters_by_replay.py choose recording.jsonl --target MODEL --costs costs.json --config NAME=JSON ...
 
 `record` lets the target write the answers, greedy and at T = 0.7, with its best ids at every position, one JSON line an answer
 (a run goes on with the tasks its file lacks). `report` replays every method over the answers through the drafters' own code. A
 fixed draft is accepted exactly where it is the text, whatever the temperature, because `match` emits the text of plain decoding
 for the seed. `read` has drafters that run a model read the answers, as `draftproof plan` does, and writes the expected rounds
-at each draft length, a line for every answer and configuration (a run goes on with what its file lacks).
+at each draft length, a line for every answer and configuration (a run goes on with what its file lacks). `costs` measures the
+table that `choose` reckons times with; run it with nothing else on the machine.
 
 A cell holds tokens a round (the round that reads the prompt included) with a bootstrap interval over prompts (10,000 resamples,
 fixed seed, 90%), and drafted tokens a round, which the target has to read. Three prompts a cell say little, and it shows.
@@ -36,19 +38,22 @@ def record(args: argparse.Namespace) -> None:
     import torch
 
     from draftproof import SamplingParams, SpeculativeDecoder
-    from draftproof.bench.workload import encode, read_items
+    from draftproof.bench.workload import choose, encode, read_items
     from draftproof.models.load import load_model
 
     torch.set_num_threads(args.threads)
+    settings = args.setting or list(SETTINGS)
     done = {line["task"] for line in read_if_there(args.out)}
     target = load_model(args.target, dtype=args.dtype)
     plain = SpeculativeDecoder(None, target, target.tokenizer).plain
-    items = encode(read_items(args.prompts), target.tokenizer, target.vocab_size, target.max_length, args.tokens)
+    items = encode(
+        choose(read_items(args.prompts), args.per_workload), target.tokenizer, target.vocab_size, target.max_length, args.tokens
+    )
     for task in dict.fromkeys(item.item.workload for item in items):
         if task in done:
             continue
         began = time.monotonic()
-        asked = [(number, item.ids, name) for number, item in enumerate(_of(items, task), start=1) for name in SETTINGS]
+        asked = [(number, item.ids, name) for number, item in enumerate(_of(items, task), start=1) for name in settings]
         params = [
             SamplingParams(max_tokens=args.tokens, seed=number, logprobs=TOP_IDS, **SETTINGS[name]) for number, _, name in asked
         ]
@@ -136,6 +141,21 @@ def read_by_models(args: argparse.Namespace) -> None:
             rounds = {length: expect(readings.chains(length)[0], length).num_rounds for length in args.length}
             append(args.out, {"name": name} | about | {"tokens": len(text.answer), "rounds": rounds})
             print(name, *about.values(), flush=True)
+
+
+def costs(args: argparse.Namespace) -> None:
+    """Measure passes and drafters of a configuration on this machine, and write the table."""
+    import torch
+
+    from draftproof import SpeculativeDecoder
+    from draftproof.decode.measured_costs import measured_costs
+
+    torch.set_num_threads(args.threads)
+    decoder = SpeculativeDecoder.from_pretrained(
+        args.target, dtype=args.dtype, engine=args.engine, speculative_config=json.loads(args.config)
+    )
+    table = {name: cost.as_dict() for name, cost in measured_costs(decoder).items()}
+    args.out.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
 
 
 def choose(args: argparse.Namespace) -> None:
@@ -246,6 +266,8 @@ def main() -> None:
     recording.add_argument("--tokens", type=int, default=NEW_TOKENS)
     recording.add_argument("--dtype", default="bfloat16")
     recording.add_argument("--threads", type=int, default=1)
+    recording.add_argument("--setting", action="append", choices=list(SETTINGS), help="both by default")
+    recording.add_argument("--per-workload", type=int)
     reporting = verbs.add_parser("report", help="replay every method over the answers")
     reporting.add_argument("recording", type=Path)
     reporting.add_argument("read", type=Path, nargs="?")
@@ -256,6 +278,13 @@ def main() -> None:
     reading.add_argument("--config", metavar="NAME=JSON", action="append", required=True)
     reading.add_argument("--length", type=int, action="append", default=None)
     reading.add_argument("--threads", type=int, default=1)
+    timing = verbs.add_parser("costs", help="measure the table of costs of a configuration")
+    timing.add_argument("--target", required=True)
+    timing.add_argument("--config", metavar="JSON", required=True)
+    timing.add_argument("--out", type=Path, required=True)
+    timing.add_argument("--dtype", default="bfloat16")
+    timing.add_argument("--engine", default="torch")
+    timing.add_argument("--threads", type=int, default=2)
     choosing = verbs.add_parser("choose", help="lengths that adapt and drafters that are chosen, on one table of costs")
     choosing.add_argument("recording", type=Path)
     choosing.add_argument("--target", required=True)
@@ -266,7 +295,7 @@ def main() -> None:
     args = parser.parse_args()
     if args.verb == "read":
         args.length = args.length or [1, 2, 4, 8]
-    {"record": record, "read": read_by_models, "report": report, "choose": choose}[args.verb](args)
+    {"record": record, "read": read_by_models, "report": report, "costs": costs, "choose": choose}[args.verb](args)
 
 
 if __name__ == "__main__":
