@@ -183,10 +183,10 @@ def choose(args: argparse.Namespace) -> None:
             controller = length_controller(config, drafter)
             assert controller is not None
             text = Text(tuple(line["prompt"]), tuple(line["answer"]))
-            walk(drafter, controller, target, text, params, config.num_speculative_tokens, args.tokens)
+            walked = walk(drafter, controller, target, text, params, config.num_speculative_tokens, args.tokens)
             times = spent.setdefault(line["task"], [0.0, 0.0])
             times[0] += len(text.answer)
-            times[1] += controller.time
+            times[1] += sum(walked.times)
         print(name, {task: round(tokens / time, 3) for task, (tokens, time) in spent.items()}, flush=True)
 
 

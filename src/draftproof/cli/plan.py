@@ -40,7 +40,8 @@ Methods = Annotated[
     typer.Option(
         "--method",
         metavar="NAME",
-        help="A drafter without a draft model to foretell, as ngram or suffix; repeatable. Default: ngram.",
+        help="A drafter without a draft model to predict, as ngram, suffix or auto; repeatable. Default: what generate "
+        "drafts with.",
     ),
 ]
 Configs = Annotated[
@@ -213,7 +214,7 @@ def _sizes(flags: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def configs(flags: Mapping[str, Any]) -> list[Any]:
-    """The drafters asked for, checked before anything loads; `ngram` if none is named."""
+    """The drafters asked for, checked before anything loads; if none is named, what `generate` drafts with."""
     from draftproof.decode.config import SpeculativeConfig
     from draftproof.decode.methods import METHODS
     from draftproof.plan.candidate import check_config
@@ -231,16 +232,24 @@ def configs(flags: Mapping[str, Any]) -> list[Any]:
         raise UsageError("--method none drafts nothing, so there is nothing to foretell: name a drafter, or leave it out")
     given += [options.parse_json("--speculative-config", text) for text in flags["speculative_config"] or ()]
     found: list[SpeculativeConfig] = []
-    for config in map(SpeculativeConfig.from_dict, given or [{"method": options.DEFAULT_METHOD} | rule]):
+    for config in map(SpeculativeConfig.from_dict, given or [_usual(flags) | rule]):
         if all(_drafter(config) != _drafter(other) for other in found):
             found.append(config)
     if any(config.method == "none" or config.num_speculative_tokens == 0 for config in found):
         raise UsageError("--speculative-config names no method, or a length of 0, so nothing would be drafted")
     for config in found:
         check_config(config)
+    if flags["num_speculative_tokens"] and all(config.spec.adapts for config in found):
+        raise UsageError("-k is a draft length, and auto chooses its own in every round: leave one of them out")
     if flags["num_speculative_tokens"] and all(config.shape is not None for config in found) and not flags["tree"]:
         raise UsageError("-k is the length of a chain, and all drafters have trees: leave one of them out")
     return found
+
+
+def _usual(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """What `generate` drafts with; for what `auto` does not take, prompt lookup, one of its drafters."""
+    fixed = flags["rule"] or flags["tree"] or flags["num_speculative_tokens"] or flags["batch"] not in (None, "1")
+    return {"method": options.DEFAULT_METHOD} if fixed else options.usual_method(flags["target"])
 
 
 def _drafter(config: Any) -> dict[str, Any]:

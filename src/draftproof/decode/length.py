@@ -190,8 +190,6 @@ class LengthController:
         self._chosen: Member | None = None
         self._plan = Plan(0, "")
         self._pace = Pace()
-        self.time = 0.0
-        """Plain tokens' time of all rounds so far, by the table of costs."""
         self._asked = 0
         self._backlog = 1
 
@@ -255,9 +253,8 @@ class LengthController:
 
     def observe(self, record: Round) -> None:
         """The round has ended."""
-        cost = 1.0 if self._chosen is None else self._chosen.cost(record, self._asked, self._backlog)
+        cost = self.price(self.choice, record, *self.asked)
         self._pace.enter(cost, len(record.tokens))
-        self.time += cost
         emitted = 0
         if self._ledger is not None:
             self._ledger.enter(cost, len(record.tokens))
@@ -267,6 +264,16 @@ class LengthController:
         for member in self._members:
             steps = max(_levels(record), self._asked) if member is self._chosen else 0
             member.follow_clock(record, steps)
+
+    @property
+    def asked(self) -> tuple[int, int]:
+        """How many laws the drafter of the round has shown so far, and the tokens it had not read when the round began."""
+        return self._asked, self._backlog
+
+    def price(self, drafter: str | None, record: Round, asked: int, backlog: int) -> float:
+        """What a round of `drafter` (None: a plain one) takes in plain tokens' time, by the costs of this controller."""
+        member = next((member for member in self._members if member.name == drafter), None)
+        return 1.0 if member is None else member.cost(record, asked, backlog)
 
     def state_key(self) -> Hashable:
         """Equal keys mean equal decisions from now on; only between rounds."""

@@ -38,7 +38,7 @@ def _speed(choice: Choice) -> str:
 
 def limits(choice: Choice, costs: Costs) -> str:
     """The term that limits, in one plain sentence."""
-    n = choice.num_nodes + 1
+    n = min(choice.num_nodes + 1, costs.curve().tokens[-1])
     term = max(choice.shares, key=lambda name: choice.shares[name])
     extra = sum(choice.shares.values())
     said = f"verifying {n} tokens costs {float(costs.curve()(n)):.1f} single steps here"
@@ -55,7 +55,7 @@ def to_change(drafter: Foretold) -> str:
     By the i.i.d. formula, scaled at each length to what was foretold there: it says "now" exactly where the plan does."""
     chains = [choice for choice in drafter.choices if choice.tree is None] or list(drafter.choices)
     lengths = np.array([choice.num_speculative_tokens for choice in chains])
-    scale = np.array([choice.speedup.point / choice.iid_speedup for choice in chains])
+    scale = np.array([choice.speedup.point / (choice.iid_speedup or np.nan) for choice in chains])
     verify = drafter.costs.curve()(lengths + 1)
     need = alpha_needed(lengths, drafter.costs.cost_ratio, verify, scale)
     tokens = np.array([float(expected_tokens(drafter.alpha.point, int(k))) for k in lengths])
@@ -73,9 +73,11 @@ def to_change(drafter: Foretold) -> str:
 def _why_not(drafter: Foretold) -> str:
     """What keeps a drafter from being recommended."""
     top = max(drafter.choices, key=lambda choice: choice.speedup.point)
+    name = drafter.candidate.short
+    if top.speedup.point <= 1 and top.chosen:
+        return f"none of the drafters of {name} pays often enough here"
     if top.speedup.point <= 1:
         return to_change(drafter)
-    name = drafter.candidate.short
     return f"{name} may pay, at {_speed(top)}, but the interval reaches below 1: more prompts or a quieter machine narrow it"
 
 
@@ -89,8 +91,9 @@ def alpha_needed(lengths: Any, cost_ratio: float, verify: Any, scale: Any = 1.0)
 
 
 def speculative_config(config: SpeculativeConfig, choice: Choice) -> dict[str, Any]:
-    """The config of a choice, with vLLM's keys only, which our engine takes unchanged too; a tree is draftproof's own key."""
-    found = {**config.as_dict(vllm=True), "num_speculative_tokens": choice.num_speculative_tokens}
+    """The config of a choice, with vLLM's keys only where vLLM has the method; our engine takes them unchanged too. A tree is
+    draftproof's own key."""
+    found = {**config.as_dict(vllm=config.spec.vllm), "num_speculative_tokens": choice.num_speculative_tokens}
     return found if choice.tree is None else found | {"tree": list(choice.tree)}
 
 
@@ -133,8 +136,11 @@ def notes(plan: Plan) -> list[str]:
         said += [_why_not(drafter) for drafter in plan.drafters if drafter.share_drafted > 0]  # else no alpha was seen
     for drafter in plan.drafters:
         if drafter.share_drafted < 0.9:
-            said.append(f"{drafter.candidate.short} has something to propose at {drafter.share_drafted:.0%} of positions")
-        chains = [choice.num_speculative_tokens for choice in drafter.choices if choice.tree is None]
+            where = (
+                "drafts in {:.0%} of rounds" if drafter.candidate.chooses else "has something to propose at {:.0%} of positions"
+            )
+            said.append(f"{drafter.candidate.short} {where.format(drafter.share_drafted)}")
+        chains = [choice.num_speculative_tokens for choice in drafter.choices if choice.tree is None and not choice.chosen]
         if chains and max(drafter.asked, default=0) > max(chains):
             said.append(
                 f"{drafter.candidate.short} drafts a tree with a depth of its own: lengths above {max(chains)} are left out"

@@ -53,7 +53,9 @@ class Candidate:
     def name(self) -> str:
         shape = None if self.config.shape is None else f"tree {tree_text(self.config.tree)}"
         said = [self.config.method, self.config.model, self.config.revision, shape, self.config.rule_name]
-        options = [f"{key}={value}" for key, value in self.config.options.items()]
+        if self.chooses:
+            said.append("of " + ", ".join(member.method for member in self.config.members))
+        options = [f"{key}={value}" for key, value in self.config.options.items() if not (self.chooses and key == "drafters")]
         return " ".join(str(word) for word in (*said, *options) if word)
 
     @property
@@ -63,6 +65,11 @@ class Candidate:
         return self.name.replace(model, model.rsplit("/", 1)[-1]) if model.count("/") > 1 else self.name
 
     @property
+    def chooses(self) -> bool:
+        """Whether drafter and length are chosen round by round: then there is one prediction and no length to choose."""
+        return self.config.spec.adapts
+
+    @property
     def given_shapes(self) -> list[TreeShape]:
         """All shapes but the best one, which is not known yet."""
         own = [] if self.config.shape is None else [self.config.shape]
@@ -70,8 +77,9 @@ class Candidate:
 
     @property
     def most_nodes(self) -> int:
-        """The longest draft of its shapes, in tokens."""
-        return max((len(shape) for shape in self.given_shapes), default=0)
+        """The longest draft of its shapes, or of those it chooses, in tokens."""
+        chosen = self.config.num_speculative_tokens if self.chooses else 0
+        return max((len(shape) for shape in self.given_shapes), default=chosen)
 
     def check(self, target: LanguageModel, params: SamplingParams) -> None:
         """UsageError for what cannot be foretold, before any work."""
@@ -108,6 +116,8 @@ class Candidate:
 
     def lengths(self, target: LanguageModel, asked: Sequence[int]) -> list[int]:
         """Those of the lengths that its drafts can have: a tree which the method shapes itself has a depth of its own."""
+        if self.chooses:
+            return [self.config.num_speculative_tokens]
         shape = getattr(self.drafter(target), "tree", None)
         if self.config.shape is not None or shape is None:
             return list(asked)
@@ -295,11 +305,6 @@ class Read(Readings):
 
 def check_config(config: SpeculativeConfig) -> None:
     """UsageError for a config that cannot be foretold with any target."""
-    if config.spec.adapts:
-        raise UsageError(
-            f"plan foretells one drafter at fixed lengths, and {config.method!r} chooses among several: "
-            f"plan with each of them, or measure it with bench --arm {config.method}"
-        )
     if not config.spec.foretold:
         raise UsageError(
             f"plan cannot foretell method {config.method!r}, which has the target read tokens beside the draft: "
@@ -317,7 +322,11 @@ def check_config(config: SpeculativeConfig) -> None:
         )
     if config.schedule is not None:
         raise UsageError("plan finds the draft length by batch size itself: leave the schedule out, and give --batch 1,2,4,8")
-    if config.adaptive not in (None, False, "fixed") or config.auto_off:
+    if config.spec.adapts and config.length_rule == "live":
+        raise UsageError(
+            'plan predicts lengths that follow counts, and adaptive "live" follows the clock: measure it with bench'
+        )
+    if not config.spec.adapts and (config.adaptive not in (None, False, "fixed") or config.auto_off):
         raise UsageError("plan foretells fixed draft lengths: leave adaptive and auto_off out, or measure them with bench")
 
 

@@ -155,11 +155,18 @@ def _speed(speed: Mapping[str, float]) -> str:
     return f"{speed['point']:.2f}" + (f" ({speed['low']:.2f}-{speed['high']:.2f})" if known else "")
 
 
+def _drafts(choice: Mapping[str, Any]) -> int | str:
+    if choice.get("tree") is not None:
+        return tree_text(choice["tree"])
+    length: int = choice["num_speculative_tokens"]
+    return f"up to {length}" if choice.get("chosen") else length
+
+
 def _row(choice: Mapping[str, Any], alpha: float, best: Mapping[str, Any] | None) -> dict[str, Any]:
     speed = choice["speedup"]
     return {
         "drafter": short_name(choice["drafter"]),
-        "drafts": choice["num_speculative_tokens"] if choice.get("tree") is None else tree_text(choice["tree"]),
+        "drafts": _drafts(choice),
         "alpha": alpha,
         "tokens_per_round": choice["tokens_per_round"],
         "speedup": _speed(speed),
@@ -233,14 +240,15 @@ def speedup_drawer(data: Mapping[str, Any]) -> Any:
             lengths, speeds = [c["num_speculative_tokens"] for c in mine], [c["speedup"] for c in mine]
             axes.plot(lengths, [s["point"] for s in speeds], **look, label=short_name(drafter["drafter"]))
             axes.fill_between(lengths, [s["low"] for s in speeds], [s["high"] for s in speeds], color=look["color"], alpha=0.15)
-            axes.plot(lengths, [c["iid_speedup"] for c in mine], ":", color=look["color"], linewidth=1.4)
+            formula = [np.nan if c["iid_speedup"] is None else c["iid_speedup"] for c in mine]
+            axes.plot(lengths, formula, ":", color=look["color"], linewidth=1.4)
             for tree in (c for c in data["choices"] if c["drafter"] == drafter["drafter"] and c.get("tree") is not None):
                 axes.plot([tree["num_speculative_tokens"]], [tree["speedup"]["point"]], "^", color=look["color"], markersize=10)
         axes.axhline(1, color=BLACK, linestyle="--", linewidth=1.4)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlabel("drafts a round (triangles: levels of a tree)" if trees else "drafts a round")
         axes.set_ylabel("speedup (dashed: break even, dotted: i.i.d.)")
-        axes.set_ylim(0, top_of((c["speedup"] for c in data["choices"]), (c["iid_speedup"] for c in data["choices"])))
+        axes.set_ylim(0, top_of((c["speedup"] for c in data["choices"]), (c["iid_speedup"] or 0.0 for c in data["choices"])))
         axes.legend()
 
     return draw

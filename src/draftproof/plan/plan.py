@@ -17,6 +17,8 @@ from draftproof.errors import UsageError
 from draftproof.models.protocol import LanguageModel
 from draftproof.plan.answers import write_answers
 from draftproof.plan.candidate import MOST_NODES, Candidate, Readings, tried_outside
+from draftproof.plan.chosen import Walked, choice_of, walk_texts
+from draftproof.plan.chosen import check as check_chosen
 from draftproof.plan.costs import REPEATS, VISITS, Costs, Outside, PassTimer, PassTimes
 from draftproof.plan.forcing import Text
 from draftproof.plan.predict import Choice, predict
@@ -100,8 +102,7 @@ def make_plan(
     if not candidates or not prompts:
         raise UsageError("a plan needs at least one drafter and one prompt")
     check_request(lengths, sizes, all(candidate.config.shape is not None for candidate in candidates))
-    for candidate in candidates:
-        candidate.check(target, params)
+    _check_candidates(candidates, target, params, sizes)
     each = answers or (1 if params.temperature == 0 else ANSWERS)
     lengths, longest = sorted(set(lengths)), max(lengths)
     timed = [(size, candidate) for size in sizes for candidate in candidates]
@@ -133,11 +134,21 @@ def make_plan(
         first = found[place]
         outside = tried_outside(candidate, target, _nearest(texts, first[0].context), params, max(own[place]))
         for size, visits in zip(sizes, found[place :: len(candidates)], strict=True):
-            made = _foretell(candidate, mine, _costs(candidate, target, visits, outside), repeated, own[place])
+            costs = _costs(candidate, target, visits, outside)
+            made = _foretell(candidate, mine, costs, repeated, own[place])
             drafters[size].append(replace(made, asked=tuple(lengths)))
     curves = survey(target, texts, LONGEST_CONTEXT, steps.begin(), batch=sizes[0])
     plans = [Plan(tuple(repeated), tuple(texts), params, tuple(drafters[size]), size) for size in sizes]
     return replace(plans[0], larger=tuple(plans[1:]), verify=curves)
+
+
+def _check_candidates(
+    candidates: Sequence[Candidate], target: LanguageModel, params: SamplingParams, sizes: Sequence[int]
+) -> None:
+    for candidate in candidates:
+        candidate.check(target, params)
+        if candidate.chooses:
+            check_chosen(candidate, target, params, sizes)
 
 
 class _Steps:
@@ -160,8 +171,10 @@ def _read(
     params: SamplingParams,
     lengths: Sequence[int],
     tell: Progress,
-) -> Readings:
+) -> Readings | Walked:
     """What the texts say of a drafter, with the work done here, where it is told of, and not when it is asked for."""
+    if candidate.chooses:
+        return walk_texts(candidate, target, texts, params, tell)
     readings = candidate.read(target, texts, params, max(lengths), tell)
     readings.prepare(lengths, tell)
     return readings
@@ -232,19 +245,29 @@ def _texts(
 
 
 def _foretell(
-    candidate: Candidate, readings: Readings, costs: Costs, prompts: Sequence[Encoded], lengths: Sequence[int]
+    candidate: Candidate, readings: Readings | Walked, costs: Costs, prompts: Sequence[Encoded], lengths: Sequence[int]
 ) -> Foretold:
     numbers = [next(i for i, other in enumerate(prompts) if other is p) for p in prompts]
-    recorded = readings.recorded(lengths, numbers, costs)
-    first = recorded[-1 if candidate.config.shape else len(lengths) - 1][1].traces
-    alpha = mean_overlap(first, numbers)
+    if isinstance(readings, Walked):
+        first: Sequence[Trace] = readings.traces()
+        alpha = mean_overlap(first, numbers)
+        choices: tuple[Choice, ...] = (choice_of(candidate, readings, costs, numbers),)
+    else:
+        recorded = readings.recorded(lengths, numbers, costs)
+        first = recorded[-1 if candidate.config.shape else len(lengths) - 1][1].traces
+        alpha = mean_overlap(first, numbers)
+        method, name = candidate.config.method, candidate.name
+        choices = tuple(predict(method, name, one, k, costs, alpha.point) for k, one in recorded)
     by_workload = {
         name: _mean(np.concatenate([t.overlaps for t, p in zip(first, prompts, strict=True) if p.item.workload == name]))
         for name in dict.fromkeys(p.item.workload for p in prompts)
     }
-    everything = np.concatenate([t.overlaps for t in first])
+    share = (
+        readings.share_drafted
+        if isinstance(readings, Walked)
+        else float(np.isfinite(np.concatenate([t.overlaps for t in first])).mean())
+    )
     correlations = [c for t in first if (c := autocorrelation(t.overlaps)) is not None]
-    method, name = candidate.config.method, candidate.name
     return Foretold(
         candidate,
         tuple(first),
@@ -253,8 +276,8 @@ def _foretell(
         by_position=tuple(_mean(part) for part in _eighths(first)),
         by_workload=by_workload,
         autocorrelation=float(np.mean(correlations)) if correlations else None,
-        share_drafted=float(np.mean(np.isfinite(everything))),
-        choices=tuple(predict(method, name, one, k, costs, alpha.point) for k, one in recorded),
+        share_drafted=share,
+        choices=choices,
     )
 
 

@@ -17,7 +17,7 @@ from draftproof.bench.bootstrap import RESAMPLES, SEED, Interval, percentiles
 from draftproof.core.formulas import expected_speedup
 from draftproof.core.tree import tree_text
 from draftproof.plan.costs import Costs
-from draftproof.plan.rounds import Expected, Trace, expect, play
+from draftproof.plan.rounds import Expected, Floats, Trace, expect, play
 
 PLAYS = 24
 """Runs by chance a text, from which resampling draws."""
@@ -26,7 +26,8 @@ PLAYS = 24
 @dataclass(frozen=True)
 class Choice:
     """A drafter with a draft length. speedup: plain time per token over speculative, after the first round. iid_speedup: the
-    textbook formula at the mean overlap, same costs. tree: the shape's parents, None for a chain."""
+    textbook formula at the mean overlap, same costs; None where there is no one length. tree: the shape's parents, None for a
+    chain. chosen: length and drafter are chosen round by round, up to `num_speculative_tokens`."""
 
     method: str
     drafter: str
@@ -34,9 +35,10 @@ class Choice:
     tokens_per_round: float
     speedup: Interval
     other_prompts: Mapping[str, float]
-    iid_speedup: float
+    iid_speedup: float | None
     shares: Mapping[str, float]
     tree: tuple[int, ...] | None = None
+    chosen: bool = False
 
     @property
     def num_nodes(self) -> int:
@@ -46,6 +48,8 @@ class Choice:
     @property
     def shape(self) -> str:
         """`4 drafts`, `tree 2,2,1` (children per level) or, where levels are uneven, `tree of 9, 4 levels`."""
+        if self.chosen:
+            return f"up to {self.num_speculative_tokens} drafts"
         if self.tree is not None:
             return f"tree {tree_text(self.tree)}"
         return f"{self.num_speculative_tokens} draft" + ("" if self.num_speculative_tokens == 1 else "s")
@@ -67,12 +71,10 @@ def predict(method: str, drafter: str, recorded: Recorded, k: int, costs: Costs,
     expected = [expect(trace, k) for trace in recorded.traces]
     rounds = sum(e.num_rounds for e in expected)
     point = speedup(expected, costs, recorded.draft_passes)
-    here, elsewhere = _intervals(recorded, k, costs)
+    interval, others = spread_of(recorded.prompts, *_played(recorded, k, costs), costs, costs.plain_seconds(), point)
     iid = float(expected_speedup(alpha, k, costs.cost_ratio, float(costs.curve()(k + 1))))
     shares = round_shares(expected, costs, recorded.draft_passes)
     tokens = sum(e.num_tokens for e in expected) / rounds
-    interval = Interval(point, min(here[0], point), max(here[1], point))
-    others = {"low": min(elsewhere[0], point), "high": max(elsewhere[1], point)}
     return Choice(method, drafter, k, tokens, interval, others, iid, shares, recorded.tree)
 
 
@@ -91,24 +93,31 @@ def _round_seconds(costs: Costs, count: int, draft_passes: Any) -> Any:
     return costs.round_seconds(count - 1, None if draft_passes is None else np.asarray(draft_passes)[:count])
 
 
-def _intervals(recorded: Recorded, k: int, costs: Costs) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Percentiles of runs on these prompts, and of runs on as many others.
-
-    A run takes one text of each prompt and plays it; its machine differs from the timings by their drift, once for the visits'
-    own mean and once for the run."""
+def _played(recorded: Recorded, k: int, costs: Costs) -> tuple[Floats, Floats]:
+    """Tokens and seconds [texts, PLAYS] of runs by chance, after the first round."""
     rng = np.random.default_rng(SEED)
-    groups = [np.flatnonzero(np.asarray(recorded.prompts) == p) for p in dict.fromkeys(recorded.prompts)]
     plays = [[play(trace, k, rng) for _ in range(PLAYS)] for trace in recorded.traces]
     tokens = np.array([[p.num_tokens - p.first_tokens for p in runs] for runs in plays])
-    seconds = np.array([[_seconds(p, costs, recorded.draft_passes) for p in runs] for runs in plays])
+    return tokens, np.array([[_seconds(p, costs, recorded.draft_passes) for p in runs] for runs in plays])
+
+
+def spread_of(
+    prompts: Sequence[int], tokens: Floats, seconds: Floats, costs: Costs, plain: float, point: float
+) -> tuple[Interval, Mapping[str, float]]:
+    """The speedup `point` with the percentiles of runs on these prompts, and those of runs on as many others.
+
+    prompts: the number of each text's prompt. tokens, seconds: of runs [texts, runs], where plain decoding takes `plain` a
+    token. A run takes one text of each prompt and one of its plays; its machine differs from the timings by their drift, once
+    for the visits' own mean and once for the run."""
+    rng = np.random.default_rng(SEED)
+    groups = [np.flatnonzero(np.asarray(prompts) == p) for p in dict.fromkeys(prompts)]
     seconds = _widened(seconds, groups)
     machine = np.exp(costs.drift() * np.sqrt(1 + 1 / len(costs.visits)) * rng.standard_normal(RESAMPLES))
     here = np.stack([rng.choice(group, RESAMPLES) for group in groups], axis=1)
     picks = rng.integers(len(groups), size=here.shape)
     elsewhere = np.take_along_axis(here, picks, axis=1)
-    plain = costs.plain_seconds()
-    found = [_percentiles(tokens, seconds, which, rng, machine, plain) for which in (here, elsewhere)]
-    return found[0], found[1]
+    (low, high), (least, most) = (_percentiles(tokens, seconds, which, rng, machine, plain) for which in (here, elsewhere))
+    return Interval(point, min(low, point), max(high, point)), {"low": min(least, point), "high": max(most, point)}
 
 
 def _widened(seconds: Any, groups: Sequence[Any]) -> Any:
@@ -127,7 +136,7 @@ def _percentiles(
     tokens: Any, seconds: Any, texts: Any, rng: np.random.Generator, machine: Any, plain: float
 ) -> tuple[float, float]:
     """texts: [RESAMPLES, prompts], which text stands for each prompt."""
-    runs = rng.integers(PLAYS, size=texts.shape)
+    runs = rng.integers(tokens.shape[1], size=texts.shape)
     spent, gained = seconds[texts, runs].sum(axis=1), tokens[texts, runs].sum(axis=1) * plain
     kept = spent > 0
     return percentiles(machine[kept] * gained[kept] / spent[kept]) if kept.any() else (1.0, 1.0)

@@ -114,11 +114,19 @@ def _drawn(draft: Draft, judge: Judge, shown: Shown, start: int, longest: int) -
 
     On a given answer the chances of its tokens say nothing about what the target would emit; overlaps stand in."""
     chances = np.zeros(longest)
-    for depth, token in enumerate(draft.tokens):
+    chances[: len(draft)] = chances_along(draft, judge, shown, start, len(draft))
+    return chances, float(overlap(shown.laws[start], to_numpy(draft.laws[ROOT])))
+
+
+def chances_along(draft: Draft, judge: Judge, shown: Shown, start: int, count: int) -> list[float]:
+    """The chance of each of the first `count` tokens of a drawn chain, which are the text from its token `start` on, of having
+    been an accepted draft."""
+    found = []
+    for depth, token in enumerate(draft.tokens[:count]):
         ours, theirs = shown.laws[start + depth], to_numpy(draft.laws[depth - 1 if depth else ROOT])
         at_token = judge.laws(ours[None], theirs[None], np.array([token]))[0, 0] if shown.text.own else overlap(ours, theirs)
-        chances[depth] = at_token
-    return chances, float(overlap(shown.laws[start], to_numpy(draft.laws[ROOT])))
+        found.append(float(at_token))
+    return found
 
 
 def _hits(draft: Draft, tokens: Sequence[int]) -> int:
