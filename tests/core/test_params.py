@@ -85,7 +85,7 @@ def test_a_wrong_value_is_refused_by_field_value_and_what_is_allowed(name: str, 
         ({"min_tokens": 20}, "min_tokens is 20; allowed: at most max_tokens, which is 16"),
         (
             {"n": 2, "temperature": 0},
-            "n is 2; allowed: 1 at temperature 0, where every text is the same; for several, raise the temperature",
+            "n is 2; allowed: 1 at temperature 0, where every text is the same; for several, give a temperature above 0",
         ),
         ({"seed": 2**64}, f"seed is {2**64}; allowed: an integer of 64 bits, or None for a fresh one"),
     ],

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from draftproof import SamplingParams, SpeculativeDecoder, TableModel
+from draftproof.decode.decoder import FOLLOWS_MEMORY
 from draftproof.drafters.stores.memory import Memory, take_opening
 from draftproof.drafters.suffix import Suffix
 
@@ -43,3 +44,10 @@ def test_the_seed_again_over_a_store_has_coins_of_its_own_where_drafts_shape_the
         made.generate(PROMPT, params)
     plain = made.plain._generation(made.target.open(), tuple(PROMPT), params, 0, False).chance_at(0).key
     assert (set(streams) == {plain}) if rule == "match" else (len({plain, *streams}) == 4)
+
+
+@pytest.mark.parametrize(("rule", "kept", "said"), [("token", 4, True), ("token", 0, False), ("match", 4, False)])
+def test_a_text_that_only_the_same_requests_give_again_says_so(rule, kept, said):
+    config = {"num_speculative_tokens": 3, "rule": rule}
+    made = SpeculativeDecoder(Suffix(max_cached_requests=kept), TARGET, speculative_config=config)
+    assert (FOLLOWS_MEMORY in made.generate(PROMPT, SamplingParams(max_tokens=8, seed=3)).stats.notes) == said

@@ -7,7 +7,7 @@ context anew, one row at a time, so a head that keeps a stale row or a guessed f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -136,7 +136,7 @@ class DynamicHarness(Harness):
         context = tuple(generation.context)
         if self.reference.law(context, ()) is None or depth <= 0:
             return 1.0
-        kept = dynamic_tree(self.reference, self.laws, context, depth)
+        kept = dynamic_tree(self.reference, self.laws, context, depth, generation.stopper.ends)
         return 1.0 + sum(self._accepted(context, path) for path in kept)
 
     def _accepted(self, context: tuple[int, ...], path: tuple[int, ...]) -> float:
@@ -147,8 +147,11 @@ class DynamicHarness(Harness):
         return float(np.prod(chances))
 
 
-def dynamic_tree(reference: Reference, laws: LawPipeline, context: tuple[int, ...], depth: int) -> list[tuple[int, ...]]:
-    """EAGLE-2's paths by their definition: expand the best `DYNAMIC_TOP_K` of each level, keep the best of all levels."""
+def dynamic_tree(
+    reference: Reference, laws: LawPipeline, context: tuple[int, ...], depth: int, ends: Callable[[int, int], bool]
+) -> list[tuple[int, ...]]:
+    """EAGLE-2's paths by their definition: expand the best `DYNAMIC_TOP_K` of each level, keep the best of all levels. ends:
+    whether a token at a level ends the text, so that nothing is drafted behind it."""
     scores: dict[tuple[int, ...], float] = {}
     frontier: list[tuple[int, ...]] = [()]
     for _ in range(depth):
@@ -160,7 +163,8 @@ def dynamic_tree(reference: Reference, laws: LawPipeline, context: tuple[int, ..
                 longer = (*path, token)
                 level[longer] = scores.get(path, 0.0) + chances[token]
         scores |= level
-        frontier = sorted(level, key=lambda path: -level[path])[:DYNAMIC_TOP_K]
+        going_on = [path for path in level if not ends(path[-1], len(path))]
+        frontier = sorted(going_on, key=lambda path: -level[path])[:DYNAMIC_TOP_K]
     return sorted(scores, key=lambda path: (-scores[path], len(path)))[:DYNAMIC_NODES]
 
 

@@ -81,7 +81,9 @@ class SamplingParams:
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
             checks.refuse("min_tokens", self.min_tokens, f"at most max_tokens, which is {self.max_tokens}")
         if self.n > 1 and self.temperature == 0:
-            checks.refuse("n", self.n, "1 at temperature 0, where every text is the same; for several, raise the temperature")
+            checks.refuse(
+                "n", self.n, "1 at temperature 0, where every text is the same; for several, give a temperature above 0"
+            )
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> SamplingParams:

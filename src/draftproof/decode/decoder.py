@@ -25,6 +25,8 @@ from draftproof.models.protocol import Session
 
 FOLLOWS_CLOCK = 'adaptive "live" follows the clock: the seed may give another text of the same law the next time'
 """Said of a text that only chance would repeat."""
+FOLLOWS_MEMORY = "drafts may hold what earlier requests wrote: the seed gives this text again only after the same requests"
+"""Said of a text over a store that outlives its request."""
 
 
 class SpeculativeDecoder(Decoder):
@@ -175,8 +177,10 @@ class SpeculativeDecoder(Decoder):
     def statistics(self, samples: Sequence[Sample], params: SamplingParams) -> Statistics:
         """The totals of samples of one request, with the method and the rule that made them."""
         totals, rule, drafter = super().statistics(samples, params), self.rule_for(params), self.drafter_for(params)
-        follows_clock = self.config.length_rule == "live" and not rule.text_follows_seed and drafter is not None
-        said = (*self.config.notes, *((FOLLOWS_CLOCK,) if follows_clock else ()), *totals.notes)
+        said = (*self.config.notes, *totals.notes)
+        if drafter is not None and not rule.text_follows_seed:
+            clock = (FOLLOWS_CLOCK,) if self.config.length_rule == "live" else ()
+            said = (*clock, *((FOLLOWS_MEMORY,) if drafter.memories else ()), *said)
         notes = tuple(dict.fromkeys(said))
         method = drafter.name if drafter else "none"
         return replace(totals, method=method, rule=rule.name, lossless=rule.lossless, notes=notes)

@@ -36,6 +36,8 @@ CHUNK = 64
 """Tokens of the pass that shows what reading a prompt takes."""
 TOKENS = 5
 """Tokens of the texts that show what a round takes outside forward passes."""
+LONGER, READINGS = 4, 3
+"""How much longer the longer of two prompts is, and how often both are read, for what reading takes a drafter."""
 SHORT, LONG = 2, 6
 """Draft lengths of those texts; where drafting has steps outside passes, both, for what a step takes."""
 
@@ -150,19 +152,19 @@ def _outside(decoder: SpeculativeDecoder, drafter: Drafter) -> dict[str, Any]:
     """What a round that drafts takes outside passes, beyond a plain round, in plain tokens; from the decoder's own rounds.
 
     fixed: the round. draft: a step of a drafter that works on the target's states, which takes no pass of a model of its own.
-    read: such a drafter's work for each token that it has not read, seen in its first round."""
+    read: such a drafter's work for each token that it has not read, seen in its first rounds after prompts of two lengths."""
     size = 4 * max(min(8, (decoder.target.max_length or 64) // 16), 1)
-    prompt = [(i % 4) % decoder.target.vocab_size for i in range(size)]
+    longer = min(LONGER * size, (decoder.target.max_length or LONGER * size) - 2 * TOKENS)
     params = SamplingParams(max_tokens=2 * TOKENS, ignore_eos=True, seed=0, temperature=1.0)
 
-    def trial(length: int) -> list[Seconds]:
+    def trial(length: int, size: int = size) -> list[Seconds]:
         made = type(decoder)(drafter, decoder.target, speculative_config={"num_speculative_tokens": length})
-        rounds = made.generate(prompt, params).rounds
+        rounds = made.generate(_prompt(decoder, size), params).rounds
         return [record.seconds for record in rounds if not record.reads_prompt and record.draft_tokens]
 
     plain = [
         record.seconds
-        for record in decoder.plain.generate(prompt, replace(params, max_tokens=TOKENS)).rounds
+        for record in decoder.plain.generate(_prompt(decoder, size), replace(params, max_tokens=TOKENS)).rounds
         if not record.reads_prompt
     ]
     short = trial(SHORT)
@@ -177,8 +179,16 @@ def _outside(decoder: SpeculativeDecoder, drafter: Drafter) -> dict[str, Any]:
         return {"fixed": max(extra(short), 0.0) / token}
     long = trial(LONG)
     step = max(extra(long) - extra(short), 0.0) / (LONG - SHORT) if long else 0.0
-    read = max(outside_passes(short[0], drafter) - rest - extra(short), 0.0) / max(size - 1, 1)
+    read = 0.0
+    if longer > size and (after := [trial(SHORT, longer) for _ in range(READINGS)]) and all(after):
+        before = [short, *(trial(SHORT) for _ in range(READINGS - 1))]
+        first = [min(outside_passes(rounds[0], drafter) for rounds in runs) for runs in (before, after)]
+        read = max(first[1] - first[0], 0.0) / (longer - size)
     return {"fixed": max(extra(short) - SHORT * step, 0.0) / token, "draft": step / token, "read": read / token}
+
+
+def _prompt(decoder: SpeculativeDecoder, size: int) -> list[int]:
+    return [(i % 4) % decoder.target.vocab_size for i in range(size)]
 
 
 @contextmanager

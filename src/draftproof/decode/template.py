@@ -161,7 +161,7 @@ def check_messages(messages: Any) -> None:
         if "role" not in said or silent:
             raise UsageError(
                 f"chat message {number} needs the keys 'role' and 'content' (or, of the assistant, 'tool_calls'); "
-                f"it has {sorted(said)}"
+                f"what it says: {', '.join(sorted(said)) or 'nothing'}"
             )
 
 
