@@ -14,6 +14,8 @@ from typing import Any
 
 from draftproof.core import checks
 from draftproof.core.generation_config import sampling_fields
+from draftproof.core.grammar import Grammar
+from draftproof.core.structured import StructuredOutputs, structured_outputs
 from draftproof.errors import UsageError
 
 Processor = Callable[..., Any]
@@ -45,6 +47,9 @@ class SamplingParams:
     num_speculative_tokens: draft length of this request; None is the decoder's, 0 is plain decoding.
     prediction: a text, or token ids, that much of the answer is expected to repeat (OpenAI's Predicted Outputs); the method
         `prediction` drafts from it. A string needs `resolve`.
+    structured_outputs: a grammar the text keeps to, as vLLM takes it: {"json": SCHEMA}, {"regex": ...}, {"choice": [...]},
+        {"grammar": ...} or {"json_object": true}; see `StructuredOutputs`. The law is the target's over what the grammar
+        allows.
     """
 
     temperature: float = 1.0
@@ -74,6 +79,7 @@ class SamplingParams:
     logits_warpers: Sequence[Processor] = ()
     num_speculative_tokens: int | None = None
     prediction: str | Sequence[int] | None = None
+    structured_outputs: StructuredOutputs | Grammar | Mapping[str, Any] | None = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
         for name, check in _CHECKS.items():
@@ -189,4 +195,5 @@ _CHECKS: dict[str, _Check] = {
     "logits_warpers": checks.callables,
     "num_speculative_tokens": _integer("an integer >= 0, or None for the decoder's", 0, optional=True),
     "prediction": _prediction,
+    "structured_outputs": structured_outputs,
 }

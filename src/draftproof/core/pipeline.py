@@ -1,8 +1,10 @@
 """Logits -> law under the sampling parameters of one request; the same object serves the target and the drafters.
 
 The order is that of transformers' `generate`: logit bias, repetition penalty, presence and frequency penalty (vLLM applies
-them here), bad words, EOS before min_tokens, suppressed and allowed tokens, extra logits processors; then temperature, top-k,
-top-p, min-p, extra warpers. Every row has its own history: the committed context and the drafted tokens before it.
+them here), bad words, EOS before min_tokens, suppressed and allowed tokens, the grammar of structured outputs, extra logits
+processors; then temperature, top-k, top-p, min-p, extra warpers.
+
+Every row has its own history: the committed context and the drafted tokens before it.
 
 On a CPU all of this is computed by NumPy, for tensors through their NumPy view: what the enumerator proves on arrays is what
 runs on tensors. Only the softmax of a tensor without truncation is torch's own.
@@ -18,7 +20,9 @@ import numpy as np
 from array_api_compat import array_namespace, device, is_numpy_array, is_torch_array
 
 from draftproof.core.bans import Bans
+from draftproof.core.constraint import Constraint
 from draftproof.core.dense import dense_laws, dense_scores, softmax
+from draftproof.core.grammar import Grammar
 from draftproof.core.params import SamplingParams
 from draftproof.core.penalties import Penalties
 from draftproof.core.processors import Processors
@@ -53,9 +57,13 @@ class LawPipeline:
         leader, leading_warpers = (None, None) if follows is None else (follows._processors, follows._warpers)
         self._processors: Processors = Processors(params.logits_processors, leader)
         self._warpers: Processors = Processors(() if self.greedy else params.logits_warpers, leading_warpers)
+        self.constraint: Constraint | None = (
+            _constraint(params, num_prompt_tokens, vocab_size) if follows is None else follows.constraint
+        )
         self._truncation = Truncation.of(params, vocab_size)
-        self._edits = self._bans.biased or self._bans.active or self._penalties.active or bool(self._processors)
-        self.reads_history = self._bans.reads_history or self._penalties.active or bool(self._processors) or bool(self._warpers)
+        called = self.constraint is not None or bool(self._processors)
+        self._edits = self._bans.biased or self._bans.active or self._penalties.active or called
+        self.reads_history = self._bans.reads_history or self._penalties.active or called or bool(self._warpers)
         self._held: list[Array] = []
 
     def law(self, logits: Array, context: Sequence[int], path: Path = ()) -> Array:
@@ -111,13 +119,15 @@ class LawPipeline:
 
     @property
     def can_forbid(self) -> bool:
-        """Whether any bans are in force: where not, nothing need be asked of `forbids`."""
-        return self._bans.active
+        """Whether any bans or a grammar are in force: where not, nothing need be asked of `forbids`."""
+        return self._bans.active or self.constraint is not None
 
     def forbids(self, token: int, context: Sequence[int], path: Path = ()) -> bool:
-        """Whether bans alone (allowed and suppressed ids, bad words, EOS before min_tokens, a bias of -inf) make `token`
-        impossible after `context + path`. Logits processors cannot be asked."""
-        return self._bans.forbids(token, context, path)
+        """Whether bans (allowed and suppressed ids, bad words, EOS before min_tokens, a bias of -inf) or the grammar make
+        `token` impossible after `context + path`. Logits processors cannot be asked."""
+        if self._bans.forbids(token, context, path):
+            return True
+        return self.constraint is not None and not self.constraint.allows(token, context, path)
 
     def check(self) -> None:
         """Raise the InvalidLogitsError that `laws` on an accelerator holds back so as not to wait for it. Once a round, where
@@ -150,6 +160,8 @@ class LawPipeline:
                 self._penalties.apply(x, context, paths)
             if self._bans.active:
                 x = self._bans.apply(x, context, paths)
+        if self.constraint is not None:
+            self.constraint.apply(x, context, paths)
         if self._processors:
             self._processors.apply(x, context, paths)
         return x, True
@@ -193,6 +205,17 @@ class LawPipeline:
         return InvalidLogitsError(f"{where} {fault.format(first)}", f"the logits {fault.format('')}")
 
 
+def _constraint(params: SamplingParams, num_prompt_tokens: int, vocab_size: int) -> Constraint | None:
+    grammar = params.structured_outputs
+    if grammar is None:
+        return None
+    if not isinstance(grammar, Grammar):
+        raise UsageError("structured_outputs needs a tokenizer, which says how the grammar is spelled in token ids")
+    if grammar.vocab_size != vocab_size:
+        raise UsageError(f"the grammar is over {grammar.vocab_size} token ids, and the model has {vocab_size}")
+    return Constraint(grammar, num_prompt_tokens)
+
+
 def _fault(raw: Any, processed: Any) -> str:
     """What keeps a row of logits, as the model gave it and after all processing, from being a law. {}: the first bad token."""
     if np.isnan(raw).any():
@@ -205,7 +228,7 @@ def _fault(raw: Any, processed: Any) -> str:
         return "hold +inf after biases, penalties and logits processors, but not before"
     if np.isneginf(raw).all():
         return "are all -inf: the model allows no token"
-    return "are all -inf after bans and logits processors: no token is allowed there"
+    return "are all -inf after bans, grammar and logits processors: no token is allowed there"
 
 
 def refuse_invalid(held: Sequence[Array]) -> None:

@@ -13,6 +13,7 @@ from draftproof.core.coupled import CoupledChance
 from draftproof.core.params import SamplingParams
 from draftproof.core.pipeline import LawPipeline
 from draftproof.core.processor_state import with_forks
+from draftproof.core.structured import StructuredOutputs
 from draftproof.decode.batch import set_draft_length
 from draftproof.decode.many import Request as Asked
 from draftproof.decode.many import finished, run_requests
@@ -261,11 +262,23 @@ class Decoder:
             raise UsageError("bad_words needs a tokenizer; give bad_words_ids instead")
         if self.tokenizer is None and isinstance(params.prediction, str):
             raise UsageError("a prediction that is a string needs a tokenizer; give its token ids instead")
-        params = params.resolve(self.tokenizer)
+        params = self._with_grammar(params.resolve(self.tokenizer))
         beyond = [token for token in params.prediction or () if int(token) >= self.target.vocab_size]
         if beyond:
             raise UsageError(f"prediction holds token {beyond[0]}; ids go from 0 to {self.target.vocab_size - 1}")
         return params
+
+    def _with_grammar(self, params: SamplingParams) -> SamplingParams:
+        """The parameters with the grammar of structured outputs compiled for this target; UsageError where it cannot be."""
+        asked = params.structured_outputs
+        if not isinstance(asked, StructuredOutputs):
+            return params
+        if self.tokenizer is None:
+            raise UsageError("structured_outputs needs a tokenizer, which says how the grammar is spelled in token ids")
+        from draftproof.grammars.guidance import compile_grammar
+
+        size, ends = self.target.vocab_size, self.target.eos_token_ids
+        return replace(params, structured_outputs=compile_grammar(asked, self.tokenizer, vocab_size=size, eos_token_ids=ends))
 
     def _stopper(self, ids: Sequence[int], params: SamplingParams, streams: bool) -> Stopper:
         room = None if self.target.max_length is None else self.target.max_length - len(ids)

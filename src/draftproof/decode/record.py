@@ -16,8 +16,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from draftproof import __version__
+from draftproof.core.grammar import Grammar
 from draftproof.core.params import SamplingParams
 from draftproof.core.records import Round, Seconds
+from draftproof.core.structured import StructuredOutputs
 from draftproof.errors import UsageError
 
 if TYPE_CHECKING:
@@ -137,6 +139,8 @@ def _plain(value: Any) -> Any:
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
+    if isinstance(value, (StructuredOutputs, Grammar)):
+        return value.as_dict()
     return getattr(value, "__name__", type(value).__name__) if callable(value) else value
 
 

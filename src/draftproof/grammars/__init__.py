@@ -1,0 +1,1 @@
+"""Grammars compiled for a vocabulary: what may come next in structured output."""
