@@ -16,9 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from draftproof.core.records import Observation
 from draftproof.drafters.builder import DraftBuilder
-from draftproof.drafters.protocol import Request, Wants
+from draftproof.drafters.protocol import Drafter, DraftSession, Request
 
 CODE = """Repeat this program with the variable `total` renamed to `amount`, and nothing else changed.
 
@@ -41,10 +40,10 @@ ARMS: dict[str, dict[str, Any]] = {
 WRONG = "always wrong, survival"
 
 
-class AlwaysWrong:
+class AlwaysWrong(Drafter, DraftSession):
     """A drafter that guesses one and the same rare token, as long as it is let."""
 
-    name, selections, trees, wants, memories = "always_wrong", frozenset({"fixed"}), False, Wants(), ()
+    name, selections, memories = "always_wrong", frozenset({"fixed"}), ()
 
     def open(self, request: Request) -> AlwaysWrong:
         return self
@@ -53,14 +52,11 @@ class AlwaysWrong:
         while draft.room > 0:
             draft.guess(5)
 
-    def observe(self, seen: Observation) -> None:
-        """It never learns."""
-
     def state_key(self) -> tuple[()]:
         return ()
 
-    def close(self) -> None:
-        """Nothing to free."""
+    def fork(self) -> AlwaysWrong:
+        return self
 
 
 def main() -> None:

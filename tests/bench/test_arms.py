@@ -17,14 +17,13 @@ from draftproof.bench.specs import build_arms, check_specs, parse_spec, told_apa
 from draftproof.bench.summary import document
 from draftproof.bench.synthetic import SyntheticRule, make_synthetic, parse_rates
 from draftproof.bench.workload import Encoded, Item
-from draftproof.core.records import Observation
 from draftproof.core.rules import RULES
 from draftproof.decode.statistics import statistics
 from draftproof.drafters.auto import Auto
 from draftproof.drafters.builder import DraftBuilder
 from draftproof.drafters.eagle import Eagle
 from draftproof.drafters.medusa import Medusa
-from draftproof.drafters.protocol import Request, Wants
+from draftproof.drafters.protocol import Drafter, DraftSession, Request
 from draftproof.errors import UsageError
 from draftproof.models.hf import HFModel
 from random_heads import random_head
@@ -183,10 +182,10 @@ def test_a_tree_arm_is_measured_like_any_other(target: HFModel, draft: HFModel) 
     assert result["differences"] == []
 
 
-class CutOff:
+class CutOff(Drafter, DraftSession):
     """Drafts a ring's next token only where the model is sure of it, which is in one state of ten."""
 
-    name, trees, wants, selections, memories = "cut-off", False, Wants(), frozenset({"fixed"}), ()
+    name, selections, memories = "cut-off", frozenset({"fixed"}), ()
 
     def open(self, request: Request) -> CutOff:
         return self
@@ -195,12 +194,11 @@ class CutOff:
         if SURE[context[-1]].max() > 0.8:
             draft.guess(int(SURE[context[-1]].argmax()))
 
-    def observe(self, seen: Observation) -> None: ...
-
     def state_key(self) -> tuple[()]:
         return ()
 
-    def close(self) -> None: ...
+    def fork(self) -> CutOff:
+        return self
 
 
 BEST = np.array([0.95] + [0.5] * 9)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from draftproof import SamplingParams, SpeculativeDecoder, TableModel
-from draftproof.drafters.protocol import Wants
+from draftproof.drafters.protocol import Drafter, DraftSession, Wants
 
 CYCLE = [[1.0 if j == (i + 1) % 8 else 0.0 for j in range(8)] for i in range(8)]
 
@@ -14,7 +14,7 @@ def state(prefix, layer):
     return np.array([len(prefix), prefix[-1], layer], dtype=np.float64)
 
 
-class SecondIsRight:
+class SecondIsRight(Drafter, DraftSession):
     """Two siblings a level, of which the second is what the target writes."""
 
     name, trees, wants, selections = "second_is_right", True, Wants(hidden=(1,)), frozenset({"fixed"})
@@ -37,8 +37,8 @@ class SecondIsRight:
     def state_key(self):
         return ()
 
-    def close(self):
-        """Nothing held."""
+    def fork(self):
+        return self
 
 
 def test_states_are_those_of_the_accepted_path():

@@ -15,7 +15,7 @@ from draftproof.decode.config import SpeculativeConfig
 from draftproof.decode.length import LengthController, Member, Situation
 from draftproof.decode.lengths import LENGTHS
 from draftproof.decode.lengths.auto_off import Ledger
-from draftproof.decode.measured_costs import most_read, rising
+from draftproof.decode.measured_costs import rising
 from draftproof.drafters.auto import Auto
 from draftproof.drafters.eagle import Eagle
 from draftproof.drafters.lookahead import Lookahead
@@ -174,7 +174,7 @@ def test_costs_by_level_hold_the_whole_tree():
     assert shaped.round(4, 0) == pytest.approx(13.0 + 4 * shaped.each)
     assert shaped.each >= 0.1 * 12 / 4
     assert by_level(costs, Suffix(), 4) is costs
-    assert most_read(Lookahead(3, 3, 3), 2) == 3 * 2 + 3 * 3 - 1
+    assert Lookahead(3, 3, 3).most_read(2) == 3 * 2 + 3 * 3 - 1
 
 
 def record(drafts, accepted, start=10):

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import sys
+from collections import deque
+from copy import deepcopy
 from functools import partial
 
 import numpy as np
 import pytest
 
 from draftproof import SamplingParams, SpeculativeDecoder, TableModel
+from draftproof.audit.exact import Case, begun, fork, laws_of
 from draftproof.audit.guessing import Expecting
+from draftproof.audit.kinds import Kind
 from draftproof.audit.others import Spelled
+from draftproof.core.chance import KeyedChance
 from draftproof.core.pipeline import LawPipeline
 from draftproof.core.round_costs import RoundCosts
 from draftproof.core.rules import RULES
 from draftproof.core.tree import TreeShape
+from draftproof.decode.drive import drive
 from draftproof.decode.measured_costs import measured_costs
 from draftproof.decode.methods import drafting_methods
 from draftproof.drafters.auto import Auto
@@ -26,7 +32,7 @@ from draftproof.drafters.medusa import Medusa
 from draftproof.drafters.ngram import NGram
 from draftproof.drafters.ngram_cache import NGramCache
 from draftproof.drafters.other_tokenizer import OtherTokenizer
-from draftproof.drafters.protocol import Request, Wants
+from draftproof.drafters.protocol import Drafter, DraftSession, Request, Wants
 from draftproof.drafters.recycling import Recycling
 from draftproof.drafters.retrieval import Retrieval
 from draftproof.drafters.stores.ngram_tables import StoredTable, build_tables
@@ -278,8 +284,8 @@ def test_state_key_is_hashable_and_close_is_idempotent(drafter):
 
 
 def test_a_drafter_of_the_callers_plugs_in():
-    class AlwaysSeven:
-        name, trees, wants, selections, memories = "always_seven", False, Wants(), frozenset({"fixed"}), ()
+    class AlwaysSeven(Drafter, DraftSession):
+        name, selections, memories = "always_seven", frozenset({"fixed"}), ()
 
         def open(self, request):
             return self
@@ -294,8 +300,8 @@ def test_a_drafter_of_the_callers_plugs_in():
         def state_key(self):
             return ()
 
-        def close(self):
-            pass
+        def fork(self):
+            return self
 
     own = AlwaysSeven()
     made = decoder(own, num_speculative_tokens=3)
@@ -309,19 +315,19 @@ def test_a_drafter_of_the_callers_plugs_in():
 
 
 def test_what_is_not_a_drafter_is_told_what_it_lacks():
-    class Half:
+    class Half(Drafter):
         name = "half"
 
         def open(self, request):
-            return self
+            raise AssertionError("opened")
 
-    with pytest.raises(UsageError, match="lacks selections, trees, wants, memories"):
+    with pytest.raises(UsageError, match="Half does not say its selections, memories"):
         decoder(Half())
 
 
 def test_a_rule_that_cannot_verify_the_drafts_is_refused_at_once():
-    class Several:
-        name, trees, wants, selections, memories = "several", False, Wants(), frozenset({"top_k_plus_one"}), ()
+    class Several(Drafter):
+        name, selections, memories = "several", frozenset({"top_k_plus_one"}), ()
 
         def open(self, request):
             return self
@@ -332,13 +338,9 @@ def test_a_rule_that_cannot_verify_the_drafts_is_refused_at_once():
 
 
 def draft_after(session, context, laws):
-    from draftproof.core.chance import KeyedChance
-
     draft = DraftBuilder(KeyedChance((0, 0), len(context)), depth=4, vocab_size=8, max_nodes=14)
     proposal = session.propose(context, draft)
     if proposal is not None:
-        from draftproof.decode.drive import drive
-
         drive(proposal)
     return draft.build().tokens
 
@@ -381,3 +383,98 @@ def test_nothing_forbidden_is_proposed(kind, params):
         for node, (token, parent) in enumerate(zip(record.draft_tokens, record.draft_parents, strict=True)):
             assert not laws.forbids(token, whole[: record.start], paths[parent])
             paths[node] = (*paths[parent], token)
+
+
+def begin(drafter):
+    """A text of this drafter's, under a rule that takes whatever it drafts."""
+    sampling = SamplingParams(max_tokens=60)
+    laws, drafts = (LawPipeline(sampling, **laws_of(UNEVEN)) for _ in range(2))
+    case = Case("match", drafter.name, "uneven", "plain", sampling, num_speculative_tokens=4)
+    return begun(case, UNEVEN, Kind(drafter.name, drafter, lambda *given: None), laws, drafts, max_nodes=14)
+
+
+def lived(generation, stream, count):
+    """What `count` further rounds draft and emit with the coins of `stream`, and the drafter's state after each."""
+    found = []
+    for _ in range(count):
+        generation.chance_at = partial(KeyedChance, (stream, 0))
+        record = drive(generation.round())
+        found.append((record.draft_tokens, record.draft_parents, record.tokens, generation.drafting.state_key()))
+    return found
+
+
+def test_a_fork_goes_its_own_way(drafter):
+    """Branches of one session, told different tokens in turns, draft what fresh sessions draft that were told the same."""
+    alone = {}
+    for stream in (1, 2):
+        fresh = begin(drafter)
+        lived(fresh, 0, 3)
+        alone[stream] = lived(fresh, stream, 5)
+    assert alone[1] != alone[2]
+    stem = begin(drafter)
+    lived(stem, 0, 3)
+    branches = {stream: fork(stem) for stream in alone}
+    told = {stream: [] for stream in alone}
+    for _ in range(5):
+        for stream, branch in branches.items():
+            told[stream] += lived(branch, stream, 1)
+    assert told == alone
+    branches[1].close()
+    assert lived(stem, 2, 5) == alone[2], "the session that was forked is as it was"
+
+
+def test_a_fork_between_a_draft_and_its_verdict_goes_its_own_way(drafter):
+    """As the enumerator forks: one draft, verified with different coins."""
+
+    def drafted():
+        generation = begin(drafter)
+        lived(generation, 0, 3)
+        return generation, drive(generation.propose(KeyedChance((0, 0), len(generation.context))))
+
+    def verified(generation, proposed, stream):
+        drive(generation.settle(proposed, KeyedChance((stream, 0), len(generation.context))))
+        return lived(generation, stream, 3)
+
+    alone = {stream: verified(*drafted(), stream) for stream in (1, 2)}
+    stem, proposed = drafted()
+    branches = {stream: fork(stem) for stream in alone}
+    assert {stream: verified(branch, proposed, stream) for stream, branch in branches.items()} == alone
+    assert verified(stem, proposed, 1) == alone[1]
+
+
+@pytest.mark.parametrize("keep", [lambda: deque([0], 4), lambda: np.zeros(3, int), lambda: {"seen": [[0]]}])
+def test_what_a_drafter_keeps_is_forked_by_the_drafter_alone(keep):
+    """Whatever it keeps its state in: nobody guesses at that from outside."""
+
+    class Keeping(Drafter, DraftSession):
+        name, selections, memories = "keeping", frozenset({"fixed"}), ()
+
+        def open(self, request):
+            opened = Keeping()
+            opened.kept = keep()
+            return opened
+
+        def propose(self, context, draft):
+            draft.guess(int(np.asarray(self.listed()).sum()) % 8)
+
+        def observe(self, seen):
+            if isinstance(self.kept, deque):
+                self.kept.append(seen.tokens[-1])
+            elif isinstance(self.kept, dict):
+                self.kept["seen"][0][0] += 1 + seen.tokens[-1]
+            else:
+                self.kept[seen.tokens[-1] % 3] += 1
+
+        def listed(self):
+            return tuple(self.kept["seen"][0]) if isinstance(self.kept, dict) else tuple(int(one) for one in self.kept)
+
+        def state_key(self):
+            return self.listed()
+
+        def fork(self):
+            other = Keeping()
+            other.kept = deepcopy(self.kept)
+            return other
+
+    test_a_fork_goes_its_own_way(Keeping())
+    test_a_fork_between_a_draft_and_its_verdict_goes_its_own_way(Keeping())

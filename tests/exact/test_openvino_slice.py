@@ -28,14 +28,16 @@ from tiny import llama
 EOS = 2
 
 
-class Forking:
-    """A session of OpenVINO's that the enumerator may copy: the copy is a fork, which shares pages until one of them writes."""
+class Inner(Session):
+    """A session of OpenVINO's, as one of the model that hands out its logits in float64."""
+
+    can_fork = True
 
     def __init__(self, model: InDouble, inner: Any) -> None:
         self.model, self.inner = model, inner
 
-    def __copy__(self) -> Forking:
-        return Forking(self.model, self.inner.fork(self.inner.length))
+    def fork(self, length: int | None = None) -> Inner:
+        return Inner(self.model, self.inner.fork(length))
 
     @property
     def length(self) -> int:
@@ -55,7 +57,7 @@ class Forking:
         self.inner.close()
 
 
-class InDouble:
+class InDouble(LanguageModel):
     """A model whose logits are handed out in float64, where laws are compared."""
 
     supports_trees, eos_token_ids, name, max_length = True, (EOS,), "openvino", None
@@ -64,7 +66,7 @@ class InDouble:
         self._model, self.vocab_size = model, model.vocab_size
 
     def open(self) -> Session:
-        return Forking(self, self._model.open())
+        return Inner(self, self._model.open())
 
     def extend_many(self, steps: Sequence[Step]) -> list[Output]:
         inner = [replace(step, session=step.session.inner) for step in steps]

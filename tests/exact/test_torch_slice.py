@@ -8,7 +8,7 @@ import torch
 
 from draftproof.audit.exact import TOLERANCE, Case, prove
 from draftproof.audit.table import CHAIN_RULES, PARAMETERS, TREE_RULES, tree_case
-from draftproof.audit.tensors import as_tensors
+from draftproof.audit.tensors import TensorModel
 from draftproof.core.params import SamplingParams
 
 SLICE = [
@@ -26,7 +26,7 @@ SLICE = [
 @pytest.mark.parametrize("rule", CHAIN_RULES)
 @pytest.mark.parametrize("draft, pair, params", SLICE)
 def test_torch_rounds_are_exact(rule, draft, pair, params):
-    proof = prove(Case(rule, draft, pair, params, PARAMETERS[params], 2), wrap=as_tensors)
+    proof = prove(Case(rule, draft, pair, params, PARAMETERS[params], 2), wrap=TensorModel)
     assert proof.tv <= TOLERANCE
     assert proof.length_error <= TOLERANCE
 
@@ -41,13 +41,13 @@ def halve_after_zero(input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Ten
 @pytest.mark.parametrize("rule", CHAIN_RULES)
 def test_a_processor_of_the_callers_holds_at_every_drafted_position(rule):
     sampling = SamplingParams(max_tokens=8, ignore_eos=True, seed=0, logits_processors=[halve_after_zero])
-    proof = prove(Case(rule, "sampled", "full_history", "processor", sampling, 3), wrap=as_tensors)
+    proof = prove(Case(rule, "sampled", "full_history", "processor", sampling, 3), wrap=TensorModel)
     assert proof.tv <= TOLERANCE
     assert proof.length_error <= TOLERANCE
 
 
 @pytest.mark.parametrize("kind", TREE_RULES, ids=lambda kind: " ".join(kind))
 def test_torch_rounds_of_trees_are_exact(kind):
-    proof = prove(tree_case(kind, "top_p", "[2,1]", "overrated", by="model "), wrap=as_tensors)
+    proof = prove(tree_case(kind, "top_p", "[2,1]", "overrated", by="model "), wrap=TensorModel)
     assert proof.tv <= TOLERANCE
     assert proof.length_error <= TOLERANCE

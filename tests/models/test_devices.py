@@ -13,7 +13,7 @@ from accelerate.hooks import AlignDevicesHook, add_hook_to_module
 
 from cache_families import FAMILIES
 from draftproof import SamplingParams, SpeculativeDecoder
-from draftproof.drafters.protocol import Wants
+from draftproof.drafters.protocol import Drafter, DraftSession
 from draftproof.errors import InvalidLogitsError
 from draftproof.models.hf import HFModel
 from draftproof.models.protocol import Output, Step, extend
@@ -136,10 +136,10 @@ def test_what_a_draft_model_gives_is_moved_once():
         output.logits[0, 0] = 1.0  # still writable
 
 
-class Insists:
+class Insists(Drafter, DraftSession):
     """Drafts token 9, which the processor below forbids and after which it allows nothing, and goes on from there."""
 
-    name, trees, selections, wants, memories = "insists", False, frozenset({"fixed"}), Wants(), ()
+    name, selections, memories = "insists", frozenset({"fixed"}), ()
 
     def open(self, request):
         return self
@@ -148,14 +148,11 @@ class Insists:
         for token in (9, 1, 2)[: draft.room]:
             draft.guess(token)
 
-    def observe(self, seen):
-        pass
-
     def state_key(self):
         return ()
 
-    def close(self):
-        pass
+    def fork(self):
+        return self
 
 
 def grammar(input_ids, scores):

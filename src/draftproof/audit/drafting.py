@@ -16,24 +16,22 @@ from draftproof.audit.kinds import Kind as Kind
 from draftproof.audit.kinds import Plan as Plan
 from draftproof.audit.kinds import TreeKind as TreeKind
 from draftproof.core.pipeline import LawPipeline
-from draftproof.core.records import ROOT, Array, Observation, Selection
+from draftproof.core.records import ROOT, Array, Selection
 from draftproof.core.tree import TreeShape
 from draftproof.drafters.auto import Auto
 from draftproof.drafters.builder import DraftBuilder
 from draftproof.drafters.draft_model import DraftModel
 from draftproof.drafters.ngram import NGram
 from draftproof.drafters.ngram_cache import NGramCache
-from draftproof.drafters.protocol import Drafter, Memory, Request, Wants
+from draftproof.drafters.protocol import Drafter, DraftSession, Memory, Request
 from draftproof.models.protocol import LanguageModel, Output, Step
 from draftproof.models.table import TableModel
 
 
-class PlannedDrafter:
+class PlannedDrafter(Drafter):
     """A drafter that does what a plan says."""
 
     selections: frozenset[Selection] = frozenset({"iid", "fixed"})
-    trees = False
-    wants = Wants()
     memories: tuple[Memory, ...] = ()
 
     def __init__(self, name: str, plan: Plan) -> None:
@@ -43,7 +41,7 @@ class PlannedDrafter:
         return PlannedSession(self.plan)
 
 
-class PlannedSession:
+class PlannedSession(DraftSession):
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
 
@@ -58,22 +56,18 @@ class PlannedSession:
                 draft.draw(choice)
         return None
 
-    def observe(self, seen: Observation) -> None:
-        """A plan reads the context only."""
-
     def state_key(self) -> Hashable:
         return ()
 
-    def close(self) -> None:
-        """Nothing held."""
+    def fork(self) -> PlannedSession:
+        return self  # a plan reads the context only
 
 
-class PlannedTree:
+class PlannedTree(Drafter):
     """A drafter that grows a shape from the laws a plan gives, through the builder like any other. Laws are kept: the proof
     asks for the same ones thousands of times."""
 
     trees = True
-    wants = Wants()
     memories: tuple[Memory, ...] = ()
 
     def __init__(self, shape: TreeShape, selection: Selection, plan: Plan) -> None:

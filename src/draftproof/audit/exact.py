@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import copy
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -27,11 +27,10 @@ from draftproof.core.pipeline import LawPipeline
 from draftproof.core.rules import RULES
 from draftproof.core.rules.protocol import Rule
 from draftproof.decode.drive import drive
-from draftproof.decode.generation import Generation
+from draftproof.decode.generation import Generation, Proposed
 from draftproof.decode.stopping import Stopper
-from draftproof.drafters.builder import DraftBuilder
 from draftproof.drafters.protocol import Request
-from draftproof.models.protocol import LanguageModel, Output, Step
+from draftproof.models.protocol import LanguageModel
 from draftproof.models.table import TableModel
 
 PROMPT = (0, 1, 0)
@@ -217,12 +216,12 @@ class Walk:
         drafting is run once for each draft that can come, and what follows it once for each outcome given that draft."""
         made, start = self.made, len(generation.context)
 
-        def propose(chance: EnumeratingChance) -> tuple[Generation, DraftBuilder]:
-            after = clone(generation)
-            return after, drive(after.propose(chance))[0]
+        def propose(chance: EnumeratingChance) -> tuple[Generation, Proposed]:
+            after = fork(generation)
+            return after, drive(after.propose(chance))
 
-        for drawn, (drafted, builder) in outcomes(propose, start, known, share=made.share, key=made.key):
-            settle = partial(_settle, drafted, builder)
+        for drawn, (drafted, proposed) in outcomes(propose, start, known, share=made.share, key=made.key):
+            settle = partial(_settle, drafted, proposed)
             for outcome, after in outcomes(settle, start, drawn.known, share=made.share, key=made.key):
                 open_keys = {k: v for k, v in outcome.known.items() if _may_repeat(k, len(after.context), made.key)}
                 yield drawn.probability * outcome.probability, after, open_keys
@@ -234,53 +233,25 @@ class Walk:
         self.length_error = max(self.length_error, abs(length - expected), abs(total - 1.0))
 
 
-def _settle(drafted: Generation, builder: DraftBuilder, chance: EnumeratingChance) -> Generation:
-    """The whole round on a copy, its drafting done already."""
-    after = clone(drafted)
-
-    def propose(chance: Any) -> Generator[Step, Output, tuple[DraftBuilder, float]]:
-        yield from ()
-        return builder, 0.0
-
-    after.chance_at, after.propose = lambda start: chance, propose  # type: ignore[method-assign]
-    drive(after.round())
-    after.chance_at = no_chance
-    del after.propose
+def _settle(drafted: Generation, proposed: Proposed, chance: EnumeratingChance) -> Generation:
+    """The second half of a round, on a fork."""
+    after = fork(drafted)
+    drive(after.settle(proposed, chance))
     return after
 
 
-def clone(generation: Generation) -> Generation:
-    """A copy whose sequence state is its own and whose models, laws and rule are shared."""
-    after = copy.copy(generation)
-    after.context, after.stopper = list(generation.context), copy.copy(generation.stopper)
-    after.logprobs, after.prompt_logprobs = list(generation.logprobs), list(generation.prompt_logprobs)
-    after.session = _clone_session(generation.session)
-    after.length = copy.deepcopy(generation.length)
-    if generation.drafting is not None:
-        after.drafting = _clone_drafting(generation.drafting)
-    return after
-
-
-def _clone_drafting(drafting: Any) -> Any:
-    """A drafter's state with sessions, tables and the states of its members its own."""
-    after = copy.copy(drafting)
-    for name, value in vars(after).items():
-        if hasattr(value, "rollback"):
-            setattr(after, name, _clone_session(value))
-        elif isinstance(value, dict) and value and all(hasattr(one, "propose") for one in value.values()):
-            setattr(after, name, {key: _clone_drafting(one) for key, one in value.items()})
-        elif isinstance(value, (dict, list, set)):
-            setattr(after, name, copy.deepcopy(value))
-    return after
-
-
-def _clone_session(session: Any) -> Any:
-    """What sessions of tables and of heads hold is replaced and never written to, but for lists."""
-    after = copy.copy(session)
-    for name, value in vars(session).items():
-        if isinstance(value, list):
-            setattr(after, name, list(value))
-    return after
+def fork(generation: Generation) -> Generation:
+    """A generation that goes its own way from here; models, laws and rule are shared."""
+    return replace(
+        generation,
+        session=generation.session.fork(),
+        context=list(generation.context),
+        stopper=copy.copy(generation.stopper),
+        drafting=None if generation.drafting is None else generation.drafting.fork(),
+        length=copy.deepcopy(generation.length),
+        logprobs=list(generation.logprobs),
+        prompt_logprobs=list(generation.prompt_logprobs),
+    )
 
 
 def target_law(made: Harness, emitted: tuple[int, ...] = ()) -> Law:

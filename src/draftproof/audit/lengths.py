@@ -15,7 +15,6 @@ from draftproof.decode.generation import Generation
 from draftproof.decode.length import LengthController, Member, Situation
 from draftproof.decode.lengths import LENGTHS
 from draftproof.decode.lengths.auto_off import Ledger
-from draftproof.decode.measured_costs import members
 
 STEPPING = RoundCosts(verify=((1, 1.0), (4, 1.25)), draft=0.2, read=0.01, prompt=0.02)
 """Costs of toy models: near the thresholds, so that what happened in a round changes the next one's length."""
@@ -24,8 +23,8 @@ LOOKING_UP = RoundCosts(verify=((1, 1.0), (4, 1.6)), fixed=0.02)
 
 def _made(name: str, kind: Kind, share: float | None) -> LengthController:
     made = []
-    for member, drafter in members(kind.drafter).items():
-        costs = STEPPING if hasattr(drafter, "model") else LOOKING_UP
+    for member, drafter in kind.drafter.members.items():
+        costs = LOOKING_UP if drafter.model is None else STEPPING
         made.append(Member(member, LENGTHS[name].make(costs), costs, auto_off=share is not None))
     return LengthController(made, None if share is None else Ledger(share))
 

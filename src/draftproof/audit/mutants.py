@@ -20,7 +20,7 @@ from draftproof.core.enumerate import position_key
 from draftproof.core.records import ROOT, Draft, Verdict
 from draftproof.core.rules import RULES
 from draftproof.core.rules.block import block_probabilities, draft_law_rows, joint_ratios
-from draftproof.core.rules.protocol import TargetLaws
+from draftproof.core.rules.protocol import Rule, TargetLaws
 from draftproof.errors import KeyRepeatedError
 
 Verify = Callable[[Draft, TargetLaws, Chance], Verdict]
@@ -55,15 +55,17 @@ class Catch:
         return bool(self.tv > TOLERANCE or self.length_error > TOLERANCE or self.key_repeated)
 
 
-@dataclass
-class _Rule:
-    verify: Verify
-    name: str = "mutant"
-    lossless: bool = False
-    trees: bool = True
-    coupled: bool = False
-    text_follows_seed: bool = False
-    selections: Any = frozenset({"fixed", "iid", "without_replacement", "top_k_plus_one"})
+class _Rule(Rule):
+    name = "mutant"
+    lossless = False
+    trees = True
+    selections = frozenset({"fixed", "iid", "without_replacement", "top_k_plus_one"})
+
+    def __init__(self, verify: Verify) -> None:
+        self._verify = verify
+
+    def verify(self, draft: Draft, target_laws: TargetLaws, chance: Chance) -> Verdict:
+        return self._verify(draft, target_laws, chance)
 
 
 def catch(mutant: Mutant) -> Catch:

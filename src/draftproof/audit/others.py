@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from draftproof.audit.exact import Case, Harness, begun, clone, ends_of, laws_of
+from draftproof.audit.exact import Case, Harness, begun, ends_of, fork, laws_of
 from draftproof.audit.formulas import expected_tokens_of_round, formula_of
 from draftproof.audit.kinds import Kind
 from draftproof.audit.remembered import RememberedLaws
@@ -31,7 +31,7 @@ from draftproof.decode.generation import Generation
 from draftproof.drafters.builder import DraftBuilder
 from draftproof.drafters.draft_model import DraftModel
 from draftproof.drafters.lookahead import Lookahead
-from draftproof.drafters.other_tokenizer import OtherTokenizer
+from draftproof.drafters.other_tokenizer import OtherTokenizer, OtherTokenizerSession
 from draftproof.drafters.protocol import Drafter
 from draftproof.drafters.recycling import Recycling
 from draftproof.models.table import TableModel
@@ -205,8 +205,9 @@ class OtherHarness(Harness):
     """Foretells by the plan where the coming draft is sampled, else by the coming draft."""
 
     def expected_tokens(self, generation: Generation, depth: int) -> float:
-        route = getattr(generation.drafting, "route", None)
-        if self.kind.plan is not _no_plan and route != "text":
+        drafting = generation.drafting
+        writes = isinstance(drafting, OtherTokenizerSession) and drafting.route == "text"
+        if self.kind.plan is not _no_plan and not writes:
             context = tuple(generation.context)
             plan = self.kind.plan if not generation.pipeline.greedy else self._likeliest
             return expected_tokens_of_round(self.rule_name, self.target_row, plan, context, depth, self.ends)
@@ -218,7 +219,7 @@ class OtherHarness(Harness):
 
     def _of_the_coming_draft(self, generation: Generation, depth: int) -> float:
         """By the rule's formula for fixed guesses, over what a copy of the drafter proposes."""
-        context, drafting = tuple(generation.context), clone(generation).drafting
+        context, drafting = tuple(generation.context), fork(generation).drafting
         builder = DraftBuilder(KeyedChance((0, 0), len(context)), depth=depth, vocab_size=VOCAB, max_nodes=generation.max_nodes)
         proposal = drafting.propose(context, builder) if drafting is not None and builder.room > 0 else None
         if proposal is not None:

@@ -10,7 +10,7 @@ from draftproof.models.protocol import LanguageModel, Output, Session, Step
 from draftproof.models.table import TableModel
 
 
-class TensorModel:
+class TensorModel(LanguageModel):
     """`model` with logits as torch tensors."""
 
     supports_trees = True
@@ -28,8 +28,3 @@ class TensorModel:
     def extend_many(self, steps: Sequence[Step]) -> list[Output]:
         outputs = self._model.extend_many(steps)
         return [Output(torch.from_numpy(output.logits.copy())) for output in outputs]
-
-
-def as_tensors(model: TableModel) -> LanguageModel:
-    """`TensorModel(model)`, typed as what it stands for."""
-    return TensorModel(model)

@@ -11,6 +11,8 @@ from typing import Any, Protocol
 from draftproof.bench.runs import Run, chunks_of_rounds, round_parts
 from draftproof.core.params import SamplingParams
 from draftproof.decode.decoder import Decoder, SpeculativeDecoder
+from draftproof.models.protocol import LanguageModel
+from draftproof.models.steps import device_kind
 
 PLAIN = "plain"
 
@@ -39,9 +41,8 @@ class OurArm:
 
     def __init__(self, name: str, decoder: Decoder) -> None:
         self.name, self.decoder = name, decoder
-        drafter = getattr(decoder, "drafter", None)
-        members = getattr(drafter, "members", {"": drafter}).values()
-        self.remembers = any(getattr(one, "shared", None) is not None for one in members)
+        drafter = decoder.drafter
+        self.remembers = drafter is not None and bool(drafter.memories)
         self.method = drafter.name if drafter else "none"
         self.rule: str | None = decoder.rule.name if isinstance(decoder, SpeculativeDecoder) and drafter else None
         self.lossless = decoder.rule.lossless if isinstance(decoder, SpeculativeDecoder) else True
@@ -69,16 +70,15 @@ class OurArm:
 
 
 @contextmanager
-def peak_memory(target: Any) -> Iterator[Any]:
+def peak_memory(target: LanguageModel) -> Iterator[Any]:
     """Yields a function that gives the most memory held since: of the GPU the target is on, else of this process (Linux).
 
     The process holds every arm's models at once, so figures of arms differ by caches and working space only."""
-    device = getattr(target, "device", None)
-    if getattr(device, "type", "cpu") == "cuda":
+    if device_kind(target.device) == "cuda":
         import torch
 
-        torch.cuda.reset_peak_memory_stats(device)
-        yield lambda: int(torch.cuda.max_memory_allocated(device))
+        torch.cuda.reset_peak_memory_stats(target.device)
+        yield lambda: int(torch.cuda.max_memory_allocated(target.device))
         return
     yield _process_peak if _reset_process_peak() else lambda: None
 

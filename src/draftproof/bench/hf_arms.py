@@ -72,7 +72,7 @@ class HFArm:
             raise UsageError(f"there is no transformers arm {kind!r}; allowed: {', '.join(KINDS)}")
         if kind == "assisted" and draft is None:
             raise UsageError("the arm transformers assisted needs a draft model")
-        if not hasattr(target, "module"):
+        if target.module is None:
             raise UsageError(f"{target.name} is not a transformers model, which the transformers arms need")
         self.kind, self.target, self.draft, self.length = kind, target, draft, length
         self.name = (

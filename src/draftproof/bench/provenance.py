@@ -14,17 +14,20 @@ from pathlib import Path
 from typing import Any
 
 from draftproof import __version__
+from draftproof.drafters.protocol import Drafter
+from draftproof.models.protocol import LanguageModel
+from draftproof.models.steps import device_kind
 
 
-def provenance(target: Any, *, seed: int | None = None) -> dict[str, Any]:
-    """The surroundings of a run of `target` (a LanguageModel), ready for JSON."""
+def provenance(target: LanguageModel, *, seed: int | None = None) -> dict[str, Any]:
+    """The surroundings of a run of `target`, ready for JSON."""
     import numpy
     import torch
     import transformers
 
     from draftproof.models.packed import packed_layers
 
-    engine = getattr(target, "engine", "torch")
+    module = target.module if target.engine == "torch" else None
     return {
         "draftproof": __version__,
         "python": platform.python_version(),
@@ -36,12 +39,12 @@ def provenance(target: Any, *, seed: int | None = None) -> dict[str, Any]:
         "cpus": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "target": target.name,
-        "device": str(getattr(target, "device", "cpu")),
-        "dtype": str(getattr(target, "dtype", None)).removeprefix("torch."),
-        "packed_layers": len(packed_layers(target.module)) if engine == "torch" and hasattr(target, "module") else 0,
-        "engine": engine,
-        "quantization": getattr(target, "quantization", None),
-        "rows": getattr(target, "rows", None),
+        "device": "cpu" if target.device is None else str(target.device),
+        "dtype": str(target.dtype).removeprefix("torch."),
+        "packed_layers": 0 if module is None else len(packed_layers(module)),
+        "engine": target.engine,
+        "quantization": target.quantization,
+        "rows": target.rows,
         "seed": seed,
         "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
         "commit": _commit(),
@@ -49,23 +52,24 @@ def provenance(target: Any, *, seed: int | None = None) -> dict[str, Any]:
     }
 
 
-def model_hash(model: Any) -> str | None:
+def model_hash(model: LanguageModel) -> str | None:
     """SHA-256 over name, shape, dtype and a sample of every weight of an HFModel; None for other models.
 
     1,024 evenly spaced entries a tensor tell checkpoints and quantisations apart in seconds, without reading gigabytes."""
-    module = getattr(model, "module", None)
-    return None if module is None else _weights_hash(module)
+    return None if model.module is None else _weights_hash(model.module)
 
 
-def model_hashes(target: Any, drafts: Mapping[str, Any], drafters: Mapping[str, Any]) -> dict[str, str | None]:
+def model_hashes(
+    target: LanguageModel, drafts: Mapping[str, LanguageModel], drafters: Mapping[str, Drafter]
+) -> dict[str, str | None]:
     """The hashes of a run's weights, by role. drafts: name -> draft model. drafters: name -> drafter, for the head it works
     with; those of several side by side have their own names behind it."""
     found = {"target": model_hash(target)} | {name: model_hash(model) for name, model in drafts.items()}
     for name, drafter in drafters.items():
-        for own, one in getattr(drafter, "members", {"": drafter}).items():
-            head = getattr(one, "head", getattr(one, "heads", None))
-            if head is not None:
-                found[f"{name} {own}".rstrip()] = _weights_hash(head)
+        several = len(drafter.members) > 1
+        for own, member in drafter.members.items():
+            if member.network is not None:
+                found[f"{name} {own}" if several else name] = _weights_hash(member.network)
     return found
 
 
@@ -93,13 +97,12 @@ def _git(folder: Path, *arguments: str) -> str:
     return done.stdout.strip()
 
 
-def _gpu(target: Any) -> str | None:
-    device = getattr(target, "device", None)
-    if getattr(device, "type", "cpu") != "cuda":
+def _gpu(target: LanguageModel) -> str | None:
+    if device_kind(target.device) != "cuda":
         return None
     import torch
 
-    return str(torch.cuda.get_device_name(device))
+    return str(torch.cuda.get_device_name(target.device))
 
 
 def _processor() -> str:

@@ -171,7 +171,7 @@ def build_arms(
 
     rates: acceptance by chance for draftproof's own arms (UsageError when others are among them)."""
     _check_rates(specs, rates)
-    tokenizer = getattr(target, "tokenizer", None)
+    tokenizer = target.tokenizer
     reference = SpeculativeDecoder(None, target, tokenizer)
     arms: list[Arm] = [OurArm(PLAIN, reference.plain)]
     for spec in specs:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from statistics import median
 from typing import Any
 
-from draftproof.bench.arms import PLAIN, Arm
+from draftproof.bench.arms import PLAIN, Arm, OurArm
 from draftproof.bench.bootstrap import LEVEL, Interval, bootstrap
 from draftproof.bench.compare import first_difference_of
 from draftproof.bench.hygiene import Flag, length_flags, load_flags, memory_flag
@@ -104,7 +104,7 @@ def arm_summary(measurement: Measurement, arm: Arm) -> dict[str, Any]:
     chunk_peaks = [m.run.peak_tokens_per_second for m in runs if m.run.peak_tokens_per_second is not None]
     return {
         "name": arm.name,
-        "config": getattr(arm, "config", None),
+        "config": arm.config if isinstance(arm, OurArm) else None,
         "tokens_per_second": median(rates),
         "tokens_per_second_range": [min(rates), max(rates)],
         "peak_tokens_per_second": max(chunk_peaks, default=None),

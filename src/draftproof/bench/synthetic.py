@@ -19,7 +19,7 @@ _COINS = 1 << 20
 """Nodes of the coins, far from those of any draft, so that no key is used twice."""
 
 
-class SyntheticRule:
+class SyntheticRule(Rule):
     """natural: the rule whose work is done and thrown away. rates: chance that draft i is kept once reached; the last one
     goes on for longer drafts."""
 

@@ -33,7 +33,7 @@ def with_later_turns(
 
     The answers end where the model ends them; prompt i has the seed `params.seed` + i. UsageError, with the line, for a
     turn that no longer fits into the context, or that the target cannot answer."""
-    tokenizer: Any = getattr(target, "tokenizer", None)
+    tokenizer = target.tokenizer
     decoder = PlainDecoder(target, tokenizer)
     turns: list[list[Encoded]] = [[prompt] for prompt in prompts]
     while waiting := [i for i, asked in enumerate(turns) if asked[-1].item.later]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from draftproof.bench.arms import OurArm
 from draftproof.bench.provenance import model_hashes, provenance
 from draftproof.bench.run import measure
 from draftproof.bench.specs import Spec, build_arms, check_specs, parse_spec, told_apart
@@ -56,7 +57,7 @@ def benchmark(
         prompts = with_later_turns(prompts, target, params, progress)
     measurement = measure(built, prompts, params, repeat, progress=progress)
     loaded = {"draft" if name == draft else name: model for (name, *_), model in drafts.loaded.items()}
-    drafting: Mapping[str, Any] = {arm.name: getattr(getattr(arm, "decoder", None), "drafter", None) for arm in built}
+    drafting = {arm.name: arm.decoder.drafter for arm in built if isinstance(arm, OurArm) and arm.decoder.drafter}
     hashes = {"model_hashes": model_hashes(target, loaded, drafting), "draft": draft}
     where = provenance(target, seed=params.seed) | hashes
     return Benchmark(document(measurement, reference, where), measurement.ended_by)

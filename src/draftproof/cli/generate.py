@@ -216,7 +216,7 @@ def complete_params(decoder: SpeculativeDecoder, prompt: Sequence[int], override
     Where --temperature asks for sampling, transformers' silent top_k of 50 is left out: nobody has said it."""
     from draftproof.core.params import SamplingParams
 
-    config = getattr(decoder.target, "generation_config", None)
+    config = decoder.target.generation_config
     if config is None:
         params = SamplingParams.from_dict(overrides)
     else:

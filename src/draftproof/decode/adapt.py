@@ -11,7 +11,7 @@ from draftproof.decode.counted_costs import counted_costs
 from draftproof.decode.length import LengthController, Member
 from draftproof.decode.lengths import LENGTHS
 from draftproof.decode.lengths.auto_off import Ledger
-from draftproof.decode.measured_costs import measured_costs, members, most_read
+from draftproof.decode.measured_costs import measured_costs
 from draftproof.drafters.protocol import Drafter
 from draftproof.errors import UsageError
 
@@ -27,7 +27,7 @@ def needs_costs(config: SpeculativeConfig, drafter: Drafter | None) -> bool:
 
 def weighs_costs(config: SpeculativeConfig, drafter: Drafter) -> bool:
     """Whether anything is decided by costs: the length, when to stop drafting, or which drafter drafts."""
-    return LENGTHS[config.length_rule].weighs or config.loss_share is not None or len(members(drafter)) > 1
+    return LENGTHS[config.length_rule].weighs or config.loss_share is not None or len(drafter.members) > 1
 
 
 def with_costs(decoder: SpeculativeDecoder) -> SpeculativeConfig:
@@ -49,9 +49,9 @@ def length_controller(config: SpeculativeConfig, drafter: Drafter | None) -> Len
     length = LENGTHS[config.length_rule]
     share = config.loss_share
     made = []
-    for name, member in members(drafter).items():
+    for name, member in drafter.members.items():
         by_token = _costs(config.costs, name)
-        limit = getattr(drafter, "limits", {}).get(name)
+        limit = drafter.limits.get(name)
         costs = by_level(by_token, member, limit or config.num_speculative_tokens)
         made.append(
             Member(
@@ -80,6 +80,6 @@ def by_level(costs: RoundCosts, drafter: Drafter, longest: int) -> RoundCosts:
     """Costs by level of a tree instead of by token: what the target reads for so many levels, at most."""
     if not drafter.trees:
         return costs
-    reads = [0, *(most_read(drafter, depth) for depth in range(1, max(longest, 1) + 1))]
+    reads = [0, *(drafter.most_read(depth) for depth in range(1, max(longest, 1) + 1))]
     points = tuple((depth + 1, costs.verify_ratio(1 + count)) for depth, count in enumerate(reads))
     return replace(costs, verify=points, each=costs.each * max(count / depth for depth, count in enumerate(reads) if depth))

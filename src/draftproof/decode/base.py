@@ -48,8 +48,14 @@ class Decoder:
     def __init__(self, target: LanguageModel, tokenizer: Any = None) -> None:
         self.target, self.tokenizer = target, tokenizer
 
+    drafter: Drafter | None = None
     draft_schedule: BatchSchedule | None = None
     """The draft length by batch size, where one was given."""
+
+    @property
+    def longest_draft(self) -> int:
+        """Most tokens of one draft."""
+        return 0
 
     @overload
     def generate(
@@ -221,7 +227,7 @@ class Decoder:
         if limit is not None and len(ids) >= limit:
             raise UsageError(
                 f"the prompt has {len(ids)} tokens; {self.target.name} holds {limit}, and one must be left to generate"
-                + (f" ({reason})" if (reason := getattr(self.target, "limit_note", None)) else "")
+                + (f" ({reason})" if (reason := self.target.limit_note) else "")
             )
         params = self._params(params, len(ids))
         if params.max_tokens is None and limit is None:
@@ -233,15 +239,15 @@ class Decoder:
 
     def _with_forks(self, ids: Sequence[int], params: SamplingParams) -> SamplingParams:
         """The parameters, logits processors with a state of their own marked to be copied along drafts, or refused."""
-        device = getattr(self.target, "output_device", None)
-        fork = partial(with_forks, prompt=ids, vocab_size=self.target.vocab_size, device=device)
+        target = self.target
+        fork = partial(with_forks, prompt=ids, vocab_size=target.vocab_size, device=target.output_device)
         processors, warpers = fork(params.logits_processors), fork(params.logits_warpers)
         return replace(params, logits_processors=processors, logits_warpers=warpers) if processors or warpers else params
 
     def _params(self, params: SamplingParams | None, num_prompt_tokens: int) -> SamplingParams:
         """Complete parameters: the model's defaults if none were given, a seed, strings turned into ids."""
         if params is None:
-            config = getattr(self.target, "generation_config", None)
+            config = self.target.generation_config
             params = SamplingParams()
             if config is not None:
                 params = SamplingParams.from_generation_config(
@@ -345,7 +351,7 @@ class Decoder:
         """The totals of samples of one request."""
         rounds = [record for sample in samples for record in sample.rounds]
         notes = [note for sample in samples for note in sample.notes]
-        return statistics(rounds, rows=getattr(self.target, "rows", None), notes=notes)
+        return statistics(rounds, rows=self.target.rows, notes=notes)
 
 
 class PlainDecoder(Decoder):

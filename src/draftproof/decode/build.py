@@ -14,13 +14,11 @@ from draftproof.drafters.protocol import Drafter
 from draftproof.errors import UsageError
 from draftproof.models.protocol import LanguageModel
 
-_DRAFTER_MEMBERS = ("name", "selections", "trees", "wants", "memories", "open")
-
 
 def as_language_model(model: Any, tokenizer: Any = None, device: Any = None) -> LanguageModel:
     """A LanguageModel as it is; a transformers module wrapped, moved to `device` if one is given."""
-    if hasattr(model, "extend_many"):
-        return model  # type: ignore[no-any-return]
+    if isinstance(model, LanguageModel):
+        return model
     if not hasattr(model, "forward"):
         raise UsageError(f"a model is a transformers module or a LanguageModel, not {type(model).__name__}")
     from draftproof.models.hf import HFModel
@@ -35,12 +33,14 @@ def make_drafter(
 
     UnsupportedModelError for a target that cannot verify drafts."""
     config, drafter = _made(draft, config, target, tokenizer, device)
-    if drafter is not None and hasattr(target, "rows_mix"):
+    if drafter is None:
+        return config, None
+    if target.rows_mix is not None:
         from draftproof.models.support import check_target
 
         check_target(target)
-    note = getattr(target, "pass_note", None)
-    return (config if drafter is None or note is None else replace(config, notes=(*config.notes, note))), drafter
+    note = target.pass_note
+    return (config if note is None else replace(config, notes=(*config.notes, note))), drafter
 
 
 def _made(
@@ -48,10 +48,11 @@ def _made(
 ) -> tuple[SpeculativeConfig, Drafter | None]:
     if isinstance(draft, type):
         draft = draft()
-    if draft is not None and hasattr(draft, "open") and not hasattr(draft, "extend_many"):
+    if isinstance(draft, Drafter):
         return _own_drafter(draft, config, target)
     if draft is not None and not isinstance(config, SpeculativeConfig):
-        config = {"method": "draft_model", "model": getattr(draft, "name", "draft model")} | dict(config or {})
+        name = draft.name if isinstance(draft, LanguageModel) else "draft model"
+        config = {"method": "draft_model", "model": name} | dict(config or {})
     if not isinstance(config, SpeculativeConfig):
         config = SpeculativeConfig.from_dict(config)
     wanted = config.draft_model
@@ -65,12 +66,12 @@ def _made(
         raise UsageError(f'method "{config.method}" needs a draft model: pass one, or use SpeculativeDecoder.from_pretrained')
     if wanted is not None:
         across = bool(wanted.options.get("use_heterogeneous_vocab"))
-        if across and not hasattr(draft, "extend_many"):
+        if across and not isinstance(draft, LanguageModel):
             raise UsageError("use_heterogeneous_vocab needs the draft model with its own tokenizer: HFModel(module, tokenizer)")
         model = as_language_model(draft, tokenizer, device)
         if not across:
             check_vocabularies(target, model)
-        if hasattr(model, "deliver_to") and hasattr(target, "device"):
+        if target.device is not None:
             model.deliver_to(target.device)  # the one place where drafts' logits change their device
     config = _chain_where_needed(config, target, *([] if model is None else [model]))
     return config, config.spec.make(config, Parts(target, model, tokenizer))
@@ -107,12 +108,12 @@ def _refuse_idle_keys(config: SpeculativeConfig) -> None:
 
 
 def _own_drafter(
-    draft: Any, config: Mapping[str, Any] | SpeculativeConfig | None, target: LanguageModel
+    draft: Drafter, config: Mapping[str, Any] | SpeculativeConfig | None, target: LanguageModel
 ) -> tuple[SpeculativeConfig, Drafter | None]:
     """A drafter of the caller's: the config may only say length and rule."""
-    missing = [member for member in _DRAFTER_MEMBERS if not hasattr(draft, member)]
+    missing = [member for member in ("name", "selections", "memories") if member not in dir(draft)]
     if missing:
-        raise UsageError(f"{type(draft).__name__} is not a Drafter: it lacks {', '.join(missing)} (see docs/add_a_drafter.md)")
+        raise UsageError(f"{type(draft).__name__} does not say its {', '.join(missing)} (see docs/add_a_drafter.md)")
     settings = config if isinstance(config, SpeculativeConfig) else SpeculativeConfig.from_dict(config)
     if settings.method != "none":
         raise UsageError(contradiction(settings.method, draft))
@@ -122,21 +123,19 @@ def _own_drafter(
         raise UsageError(f"{target.name} cannot read a tree in one pass, and the drafter given ({draft.name!r}) makes trees")
     if isinstance(config, Mapping) and "num_speculative_tokens" in config:
         return settings, draft
-    shape = getattr(draft, "tree", None)
+    shape = draft.tree
     usual = METHODS["draft_model"].length if settings.length_rule == "fixed" else MOST
     length = settings.num_speculative_tokens or (usual if shape is None else shape.depth)
     return replace(settings, num_speculative_tokens=length), draft
 
 
-def contradiction(method: str, drafter: Any) -> str:
+def contradiction(method: str, drafter: Drafter) -> str:
     """What is wrong with a method beside a drafter of the caller's."""
-    name = getattr(drafter, "name", type(drafter).__name__)
-    return f"method {method!r} contradicts the drafter given ({name!r}); leave the method out"
+    return f"method {method!r} contradicts the drafter given ({drafter.name!r}); leave the method out"
 
 
 def check_vocabularies(target: LanguageModel, draft: LanguageModel) -> None:
     """Refuse a draft model whose ids mean other tokens than the target's."""
     from draftproof.models.vocabulary import check_same_tokens
 
-    tokenizers = getattr(target, "tokenizer", None), getattr(draft, "tokenizer", None)
-    check_same_tokens(*tokenizers, target.vocab_size, draft.vocab_size)
+    check_same_tokens(target.tokenizer, draft.tokenizer, target.vocab_size, draft.vocab_size)

@@ -12,8 +12,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from draftproof.core.round_costs import RoundCosts
-from draftproof.decode.measured_costs import draft_model_of, members
 from draftproof.drafters.protocol import Drafter
+from draftproof.models.protocol import LanguageModel
+from draftproof.models.steps import device_kind
 
 if TYPE_CHECKING:
     from draftproof.decode.decoder import SpeculativeDecoder
@@ -35,30 +36,25 @@ FIXED = 0.02
 def counted_costs(decoder: SpeculativeDecoder) -> dict[str, RoundCosts]:
     """Drafter -> costs, of every drafter `decoder` has."""
     assert decoder.drafter is not None
-    target: Any = decoder.target
-    on_cpu = getattr(getattr(target, "device", None), "type", "cpu") == "cpu"
-    curve = _curve(_weights(getattr(target, "module", None))) if on_cpu else ACCELERATOR
+    target = decoder.target
+    on_cpu = device_kind(target.device) == "cpu"
+    curve = _curve(_weights(target.module)) if on_cpu else ACCELERATOR
     (_, last), reads = curve[-1], curve[-1][0] - 1
     token = (last - 1.0) / reads
     found = {}
-    for name, drafter in members(decoder.drafter).items():
+    for name, drafter in decoder.drafter.members.items():
         step = _step(drafter, target, LAYER_ON_CPU if on_cpu else LAYER_ON_ACCELERATOR)
         found[name] = RoundCosts(curve, draft=step, read=step * token, prompt=token, fixed=FIXED)
     return found
 
 
-def _step(drafter: Drafter, target: Any, layer: float) -> float:
+def _step(drafter: Drafter, target: LanguageModel, layer: float) -> float:
     """A step of the drafter in target passes; 0 where it runs no network, 1 where the sizes are not known."""
-    model: Any = draft_model_of(drafter)
-    heads = getattr(drafter, "heads", None)
-    network = getattr(model, "module", None) if model is not None else getattr(drafter, "head", heads)
+    network = drafter.network if drafter.model is None else drafter.model.module
     if network is None:
-        return 0.0 if model is None else 1.0
-    own, whole = _work(network, layer), _work(getattr(target, "module", None), layer)
-    if not own or not whole:
-        return 1.0
-    steps = 1 if heads is None else max(int(heads.config.num_heads), 1)  # all of Medusa's heads make one draft
-    return own / whole / steps
+        return 0.0 if drafter.model is None else 1.0
+    own, whole = _work(network, layer), _work(target.module, layer)
+    return own / whole / drafter.tokens_a_step if own and whole else 1.0
 
 
 def _work(module: Any, layer: float) -> float:

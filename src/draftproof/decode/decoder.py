@@ -167,7 +167,7 @@ class SpeculativeDecoder(Decoder):
             if params.num_speculative_tokens:
                 raise UsageError("num_speculative_tokens asks for drafts, but this decoder has no drafter (method 'none')")
             return 0
-        asked, shape = params.num_speculative_tokens, getattr(self.drafter, "tree", None)
+        asked, shape = params.num_speculative_tokens, self.drafter.tree
         if asked is not None and shape is not None and asked > shape.depth:
             raise UsageError(
                 f"num_speculative_tokens is {asked}, but the tree has {shape.depth} levels; allowed: 0 to {shape.depth}"
@@ -190,7 +190,7 @@ def _node_cap(drafter: Drafter | None) -> int | None:
     """Most nodes of one draft; None for chains, which the draft length bounds."""
     if drafter is None or not drafter.trees:
         return None
-    shape = getattr(drafter, "tree", None)
+    shape = drafter.tree
     return MAX_NODES if shape is None else len(shape)
 
 

@@ -2,7 +2,8 @@
 
 context -> propose -> one target pass over what it has not read, plus the draft -> laws -> rule -> commit token by token ->
 keep the accepted path -> Round -> observe. `round()` is a generator: it yields the forward passes it needs, so one driver can
-serve a single sequence or put the passes of many into one. The enumerator calls exactly this.
+serve a single sequence or put the passes of many into one. The enumerator calls the two halves of which a round is made,
+`propose` and `settle`, on forks of a generation.
 """
 
 from __future__ import annotations
@@ -22,8 +23,17 @@ from draftproof.decode.scoring import score_prompt
 from draftproof.decode.stopping import Stopper
 from draftproof.decode.target_laws import RowLaws
 from draftproof.drafters.builder import DraftBuilder, LengthPolicy
-from draftproof.drafters.protocol import DraftSession, Wants
+from draftproof.drafters.protocol import Choosing, DraftSession, Wants
 from draftproof.models.protocol import Output, Session, Step
+
+
+@dataclass(frozen=True)
+class Proposed:
+    """What one round's drafting left. forward_seconds: the part of `seconds` that the drafter's forward passes took."""
+
+    builder: DraftBuilder
+    seconds: float
+    forward_seconds: float
 
 
 @dataclass
@@ -63,15 +73,18 @@ class Generation:
             self.prompt_logprobs = yield from score_prompt(
                 self.session, tuple(self.context), self.params.prompt_logprobs, hidden=self.wants.hidden, observe=observe
             )
+        chance = self.chance_at(len(self.context))
+        proposed = yield from self.propose(chance)
+        return (yield from self.settle(proposed, chance))
+
+    def settle(self, proposed: Proposed, chance: Chance) -> Generator[Step, Output, Round]:
+        """The second half of a round: the target reads what was proposed, and the rule decides."""
         begin = perf_counter()
-        start, chance = len(self.context), self.chance_at(len(self.context))
-        before_draft = perf_counter()
-        builder, draft_forward = yield from self.propose(chance)
-        draft = builder.build()
+        start, draft = len(self.context), proposed.builder.build()
         self._check(draft)
         before_verify = perf_counter()
         unread = self.context[self.session.length :]
-        beside = self._fitting(builder.beside(), draft)
+        beside = self._fitting(proposed.builder.beside(), draft)
         output = yield self._verify_step(unread, draft, beside)
         after_verify = perf_counter()
         logits = output.logits[: len(draft) + 1]
@@ -79,14 +92,14 @@ class Generation:
         verdict = laws.within_law(self.rule.verify(draft, laws, chance))
         tokens, num_accepted = self._commit(draft, verdict, logits)
         self.session.keep((*range(len(unread)), *(len(unread) + node for node in verdict.path[:num_accepted])))
-        record = self._record(start, draft, verdict, tokens, num_accepted, laws, builder)
+        record = self._record(start, draft, verdict, tokens, num_accepted, laws, proposed.builder)
         record = replace(record, reads_prompt=len(unread) > 1, num_read_beside=len(beside))
         self._tell(start, unread, draft, verdict.path[:num_accepted], output, record)
         seconds = Seconds(
-            draft=before_verify - before_draft,
-            draft_forward=draft_forward,
+            draft=proposed.seconds,
+            draft_forward=proposed.forward_seconds,
             verify=after_verify - before_verify,
-            rest=before_draft - begin + perf_counter() - after_verify,
+            rest=before_verify - begin + perf_counter() - after_verify,
         )
         record = replace(record, seconds=seconds)
         if self.length is not None:
@@ -98,10 +111,28 @@ class Generation:
         if self.drafting is not None and self.owns_drafting:
             self.drafting.close()
 
-    def propose(self, chance: Chance) -> Generator[Step, Output, tuple[DraftBuilder, float]]:
-        """Let the drafter fill a builder; the seconds its forward passes took."""
+    def propose(self, chance: Chance) -> Generator[Step, Output, Proposed]:
+        """The first half of a round: the drafter fills a builder."""
+        begin = perf_counter()
+        builder = self._builder(chance)
+        proposal = None
+        if self.drafting is not None and builder.room > 0:
+            proposal = self.drafting.propose(self.context, builder)
+        forward = 0.0
+        try:
+            step = next(proposal) if proposal is not None else None
+            while proposal is not None and step is not None:
+                asked = perf_counter()
+                output = yield step
+                forward += perf_counter() - asked
+                step = proposal.send(output)
+        except StopIteration:
+            pass
+        return Proposed(builder, perf_counter() - begin, forward)
+
+    def _builder(self, chance: Chance) -> DraftBuilder:
         length = self.length if self.drafting is not None else None
-        builder = DraftBuilder(
+        return DraftBuilder(
             chance,
             depth=self._depth(),
             vocab_size=self.session.model.vocab_size,
@@ -110,21 +141,6 @@ class Generation:
             worth=None if length is None else length.room,
             ends=self.stopper.ends,
         )
-        forward = 0.0
-        if self.drafting is None or builder.room <= 0:
-            return builder, forward
-        proposal = self.drafting.propose(self.context, builder)
-        if proposal is None:
-            return builder, forward
-        try:
-            step = next(proposal)
-            while True:
-                asked = perf_counter()
-                output = yield step
-                forward += perf_counter() - asked
-                step = proposal.send(output)
-        except StopIteration:
-            return builder, forward
 
     def _depth(self) -> int:
         """How deep the draft of this round may grow; asks `length`, and hands its choice to a drafter of several."""
@@ -139,7 +155,7 @@ class Generation:
                 foreseen=self.length.foreseen(self.drafting, self.context),
             )
         )
-        if self.length.choice is not None and hasattr(self.drafting, "choose"):
+        if self.length.choice is not None and isinstance(self.drafting, Choosing):
             self.drafting.choose(self.length.choice)
         return depth
 

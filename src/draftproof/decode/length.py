@@ -18,7 +18,7 @@ from draftproof.decode.lengths.auto_off import PROBE, Ledger, Switch
 from draftproof.decode.lengths.pace import Pace
 from draftproof.decode.lengths.protocol import LengthRule
 from draftproof.decode.live_costs import LiveCosts
-from draftproof.drafters.protocol import DraftSession, Foreseeing, Foreseen
+from draftproof.drafters.protocol import Choosing, DraftSession, Foreseeing, Foreseen
 
 EXPECTED_USE = 0.125
 """The share of the text left in which a drafter that still has to read may hope to draft. Little: how well it does is not known
@@ -172,8 +172,7 @@ class Member:
         if self.live is not None:
             self.live.observe(record, steps)
             self.costs, self.by_token = self.live.costs, self.live.by_token
-            if hasattr(self.rule, "costs"):
-                self.rule.costs = self.costs
+            self.rule.reckon_with(self.costs)
 
     def state_key(self) -> Hashable:
         kinds = sorted(self._switches, key=lambda kind: -1 if kind is None else kind)
@@ -203,12 +202,10 @@ class LengthController:
         """Why the coming round drafts as it does, in a few words; the statistics count rounds by it."""
         return self._plan.reason
 
-    def foreseen(self, drafting: DraftSession, context: Sequence[int]) -> dict[str, Foreseen]:
+    def foreseen(self, drafting: DraftSession, context: Sequence[int]) -> Mapping[str, Foreseen]:
         """What the drafters say of their drafts after `context`, by name; those that say nothing are left out."""
-        each = getattr(drafting, "foresee_each", None)
-        if each is not None:
-            found: dict[str, Foreseen] = each(context)
-            return found
+        if isinstance(drafting, Choosing):
+            return drafting.foresee_each(context)
         return {self._members[0].name: drafting.foresee(context)} if isinstance(drafting, Foreseeing) else {}
 
     def begin(self, now: Situation) -> int:

@@ -50,7 +50,7 @@ def finished(decoder: Decoder, request: Request, samples: dict[int, Sample]) -> 
     ids, params = request
     ended = [sample for _, sample in sorted(samples.items())]
     outputs = [sample.completion(decoder.statistics([sample], params), params.logprobs is not None) for sample in ended]
-    scored = getattr(samples[0].generation, "prompt_logprobs", None)
+    scored = samples[0].generation.prompt_logprobs
     assert params.seed is not None
     totals = decoder.statistics(ended, params)
     return Result(ids, tuple(outputs), params.seed, totals, tuple(scored) if scored else None)

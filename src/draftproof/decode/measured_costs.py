@@ -21,7 +21,7 @@ from draftproof.core.records import Seconds
 from draftproof.core.round_costs import RoundCosts
 from draftproof.drafters.protocol import Drafter
 from draftproof.models.protocol import LanguageModel, Session, Step
-from draftproof.models.steps import wait_for
+from draftproof.models.steps import device_kind, wait_for
 
 if TYPE_CHECKING:
     from draftproof.decode.decoder import SpeculativeDecoder
@@ -47,38 +47,16 @@ Clock = Callable[[], float]
 def measured_costs(decoder: SpeculativeDecoder, clock: Clock = perf_counter) -> dict[str, RoundCosts]:
     """Drafter -> costs, of every drafter `decoder` has, on this machine as it is now."""
     assert decoder.drafter is not None
-    limits, length = getattr(decoder.drafter, "limits", {}), decoder.config.num_speculative_tokens
+    limits, length = decoder.drafter.limits, decoder.config.num_speculative_tokens
     found: dict[str, RoundCosts] = {}
     timed: dict[tuple[LanguageModel | None, int], RoundCosts] = {}
-    for name, drafter in members(decoder.drafter).items():
-        passes = (draft_model_of(drafter), most_read(drafter, limits.get(name, length)))
+    for name, drafter in decoder.drafter.members.items():
+        passes = (drafter.model, drafter.most_read(limits.get(name, length)))
         if passes not in timed:
             timed[passes] = pass_costs(decoder.target, *passes, clock)
         with passes_waited_for(decoder):
             found[name] = replace(timed[passes], **_outside(decoder, drafter))
     return found
-
-
-def draft_model_of(drafter: Drafter) -> LanguageModel | None:
-    """The model whose passes drafting takes; without one, drafting (the passes of a head included) counts as work outside
-    passes."""
-    model = getattr(drafter, "model", None)
-    return model if hasattr(model, "extend_many") else None
-
-
-def members(drafter: Drafter) -> Mapping[str, Drafter]:
-    """The drafters that `drafter` chooses from, or itself, by name."""
-    several: Mapping[str, Drafter] | None = getattr(drafter, "members", None)
-    return {drafter.name: drafter} if several is None else several
-
-
-def most_read(drafter: Drafter, depth: int) -> int:
-    """The most tokens the target reads for a draft of at most `depth` levels, what it reads beside the draft included."""
-    asked = getattr(drafter, "most_read", None)
-    if asked is not None:
-        return int(asked(depth))
-    shape = getattr(drafter, "tree", None) if drafter.trees else None
-    return depth if shape is None else sum(map(len, shape.levels[:depth]))
 
 
 def pass_costs(target: LanguageModel, draft: LanguageModel | None, longest: int, clock: Clock = perf_counter) -> RoundCosts:
@@ -195,11 +173,11 @@ def _prompt(decoder: SpeculativeDecoder, size: int) -> list[int]:
 def passes_waited_for(decoder: SpeculativeDecoder) -> Iterator[None]:
     """Within, a pass on a GPU is over when it returns, so that a round's seconds stand where they are spent, in its passes.
     Else they would stand where the round first looks at a number; decoding itself leaves it so, for waiting costs time."""
-    drafters = members(decoder.drafter).values() if decoder.drafter is not None else ()
-    models: list[Any] = [decoder.target, *filter(None, map(draft_model_of, drafters))]
+    drafters = decoder.drafter.members.values() if decoder.drafter is not None else ()
+    models: list[Any] = [decoder.target, *(drafter.model for drafter in drafters if drafter.model is not None)]
     with ExitStack() as restored:
         for model in models:
-            if getattr(getattr(model, "device", None), "type", "cpu") == "cuda":
+            if device_kind(model.device) == "cuda":
                 restored.callback(setattr, model, "extend_many", model.extend_many)
                 model.extend_many = partial(_waited_for, model.extend_many, model.device)
         yield
@@ -213,5 +191,5 @@ def _waited_for(extend_many: Callable[..., Any], device: Any, steps: Sequence[St
 
 def outside_passes(seconds: Seconds, drafter: Drafter | None) -> float:
     """A round's work outside the passes of models that are timed by themselves; a head's are not."""
-    apart = drafter is not None and draft_model_of(drafter) is not None
+    apart = drafter is not None and drafter.model is not None
     return seconds.rest + seconds.draft - (seconds.draft_forward if apart else 0.0)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from draftproof.decode.measured_costs import draft_model_of, members
 from draftproof.errors import UsageError
+from draftproof.models.steps import device_kind
 
 if TYPE_CHECKING:
     from draftproof.core.params import SamplingParams
@@ -19,17 +19,15 @@ DEFAULT_BATCH_SIZE = 8
 def row_bytes(decoder: Decoder, num_prompt_tokens: int, params: SamplingParams) -> int | None:
     """Bytes one sequence takes at most, in the target's session and its drafters', and for the logits of a pass. None when
     the target cannot tell. An upper bound: texts that end early need less."""
-    longest = getattr(decoder, "longest_draft", 0)
+    longest = decoder.longest_draft
     text = num_prompt_tokens + (params.max_tokens or decoder.target.max_length or 0) + longest
-    total = 0
-    drafter: Any = getattr(decoder, "drafter", None)
-    drafters = [] if drafter is None else list(members(drafter).values())
-    total += sum(one.session_bytes(text) for one in drafters if hasattr(one, "session_bytes"))
-    models: list[Any] = [decoder.target, *(model for one in drafters if (model := draft_model_of(one)) is not None)]
-    for model in models:
-        if not hasattr(model, "session_bytes"):
+    drafters = [] if decoder.drafter is None else list(decoder.drafter.members.values())
+    total = sum(drafter.session_bytes(text) for drafter in drafters)
+    for model in (decoder.target, *(drafter.model for drafter in drafters if drafter.model is not None)):
+        size = model.session_bytes(text if model.max_length is None else min(text, model.max_length))
+        if size is None:
             return None
-        total += model.session_bytes(text if model.max_length is None else min(text, model.max_length))
+        total += size
         total += 2 * (longest + 1) * model.vocab_size * 4  # one pass's rows, and the copy that is handed out
     return total
 
@@ -52,7 +50,7 @@ def fitting_batch_size(
         raise UsageError(f"batch_size is {asked!r}; allowed: a whole number from 1")
     rows = sum(params.n for _, params in requests)
     size = min(asked or DEFAULT_BATCH_SIZE, max(rows, 1))
-    needed, free = batch_bytes(decoder, requests, size), free_bytes(getattr(decoder.target, "device", None))
+    needed, free = batch_bytes(decoder, requests, size), free_bytes(decoder.target.device)
     if needed is None or free is None or needed <= free:
         return size, needed
     fits = next((n for n in range(size - 1, 0, -1) if (batch_bytes(decoder, requests, n) or 0) <= free), 1)
@@ -66,12 +64,12 @@ def fitting_batch_size(
 
 def free_bytes(device: Any) -> int | None:
     """Memory that is free on `device` (a torch device, or None for the host); None when nothing tells."""
-    if getattr(device, "type", "cpu") == "cuda":
+    if device_kind(device) == "cuda":
         import torch
 
         unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return int(torch.cuda.mem_get_info(device)[0]) + unused
-    return _host_bytes() if getattr(device, "type", "cpu") == "cpu" else None
+    return _host_bytes() if device_kind(device) == "cpu" else None
 
 
 def _host_bytes(root: Path = Path("/")) -> int | None:

@@ -28,6 +28,7 @@ class PlainGeneration:
     chance_at: Callable[[int], Chance]
     logprobs: list[TokenLogprobs] = field(default_factory=list)
     prompt_logprobs: list[TokenLogprobs | None] = field(default_factory=list)
+    num_speculative_tokens: int = 0
 
     @property
     def finished(self) -> bool:

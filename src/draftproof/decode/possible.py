@@ -6,19 +6,20 @@ from typing import Any
 
 from draftproof.decode.methods import METHODS, Method
 from draftproof.errors import DraftproofError
+from draftproof.models.protocol import LanguageModel
 
 
-def methods_possible(target: Any, draft: Any = None, folder: str | None = None) -> list[dict[str, Any]]:
+def methods_possible(target: LanguageModel, draft: Any = None, folder: str | None = None) -> list[dict[str, Any]]:
     """One row for every method: name, summary, `possible` (None when that needs a folder nobody has named), `trees` and `why`.
 
     draft: a loaded draft model, an error met in loading it, or None. folder: where a drafter may lie that is no model."""
     return [_row(method, target, draft, folder) for method in METHODS.values()]
 
 
-def _row(method: Method, target: Any, draft: Any, folder: str | None) -> dict[str, Any]:
+def _row(method: Method, target: LanguageModel, draft: Any, folder: str | None) -> dict[str, Any]:
     possible, why = _verdict(method, target, draft, folder)
     models = [target, draft] if method.model == "draft" else [target]
-    can_branch = method.trees and all(getattr(model, "supports_trees", False) for model in models)
+    can_branch = method.trees and all(isinstance(model, LanguageModel) and model.supports_trees for model in models)
     return {
         "method": method.name,
         "summary": method.summary,
@@ -28,12 +29,11 @@ def _row(method: Method, target: Any, draft: Any, folder: str | None) -> dict[st
     }
 
 
-def _verdict(method: Method, target: Any, draft: Any, folder: str | None) -> tuple[bool | None, str | None]:
+def _verdict(method: Method, target: LanguageModel, draft: Any, folder: str | None) -> tuple[bool | None, str | None]:
     if method.name == "none":
         return True, None
-    reason = getattr(target, "rows_mix", None)
-    if reason is not None:
-        return False, f"the target's rows influence each other: {reason}"
+    if target.rows_mix is not None:
+        return False, f"the target's rows influence each other: {target.rows_mix}"
     if method.model == "folder":
         return _with_folder(method, target, folder)
     if method.model == "drafters":
@@ -45,7 +45,7 @@ def _verdict(method: Method, target: Any, draft: Any, folder: str | None) -> tup
     return True, None
 
 
-def _with_draft(target: Any, draft: Any) -> tuple[bool, str | None]:
+def _with_draft(target: LanguageModel, draft: Any) -> tuple[bool, str | None]:
     from draftproof.decode.build import check_vocabularies
 
     if draft is None:
@@ -59,14 +59,14 @@ def _with_draft(target: Any, draft: Any) -> tuple[bool, str | None]:
     return True, None
 
 
-def _with_folder(method: Method, target: Any, folder: str | None) -> tuple[bool | None, str | None]:
+def _with_folder(method: Method, target: LanguageModel, folder: str | None) -> tuple[bool | None, str | None]:
     from draftproof.decode.build import make_drafter
 
     if folder is None and not method.model_optional:
         return None, _needs_folder(method)
     config = {"method": method.name} | ({} if folder is None else {"model": folder})
     try:
-        make_drafter(None, config, target, getattr(target, "tokenizer", None), None)
+        make_drafter(None, config, target, target.tokenizer, None)
     except DraftproofError as error:
         return (None, _needs_folder(method)) if folder is None else (False, str(error))
     return True, "with the head that comes with the package for this target" if folder is None else None
@@ -77,5 +77,5 @@ def _needs_folder(method: Method) -> str:
 
 
 def _chains_only(models: list[Any]) -> str:
-    unable = next(model.name for model in models if not getattr(model, "supports_trees", False))
+    unable = next(model.name for model in models if not model.supports_trees)
     return f"chains only: {unable} has layers that cannot read a tree in one pass"

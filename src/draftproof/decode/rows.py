@@ -71,7 +71,7 @@ class _Sessions:
         reader = self._readers.get(prompt)
         if reader is None:
             session = self._target.open()
-            if self._due[prompt] > 1 and hasattr(session, "fork"):
+            if self._due[prompt] > 1 and session.can_fork:
                 self._readers[prompt] = number
         else:
             source = self._open[reader]
@@ -87,8 +87,7 @@ class _Sessions:
     def _fork(self, source: Session, length: int) -> Session:
         """A copy of a session, or an empty one where there is no memory for both at once."""
         try:
-            copy: Session = source.fork(length)  # type: ignore[attr-defined]
-            return copy
+            return source.fork(length)
         except Exception as error:
             if not is_memory_error(error):
                 raise

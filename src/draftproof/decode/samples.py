@@ -31,6 +31,8 @@ class Sequenced(Protocol):
     context: list[int]
     stopper: Stopper
     logprobs: list[TokenLogprobs]
+    prompt_logprobs: list[TokenLogprobs | None]
+    num_speculative_tokens: int
 
     @property
     def finished(self) -> bool: ...
@@ -61,7 +63,7 @@ class Sample:
         self.generation, self._index = generation, index
         self._tokenizer, self._detokenizer, self._skip = tokenizer, detokenizer, skip_special_tokens
         self._stop_strings, self._on_round, self._cancel = stop_strings, on_round, cancel
-        self.num_speculative_tokens: int = getattr(generation, "num_speculative_tokens", 0)
+        self.num_speculative_tokens = generation.num_speculative_tokens
         self._num_prompt_tokens = len(generation.context)
         self._num_cached_tokens = generation.session.length
         self._released = 0

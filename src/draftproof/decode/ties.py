@@ -95,7 +95,7 @@ def passes(target: LanguageModel, tokens: Sequence[int]) -> tuple[NDArray[np.flo
 
 def dtype_of(target: LanguageModel) -> str:
     """What the target computes in."""
-    return str(getattr(target, "dtype", "float64")).removeprefix("torch.")
+    return str(target.dtype).removeprefix("torch.")
 
 
 def _read(target: LanguageModel, tokens: Sequence[int], block: int) -> NDArray[np.float64]:

@@ -9,14 +9,25 @@ All drafters follow the text; only the chosen one works.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from copy import copy
 
 from draftproof.core.records import Observation, Selection
 from draftproof.drafters.builder import DraftBuilder
-from draftproof.drafters.protocol import Drafter, DraftSession, Foreseeing, Foreseen, Proposal, Renewable, Request, Wants
+from draftproof.drafters.protocol import (
+    Choosing,
+    Drafter,
+    DraftSession,
+    Foreseeing,
+    Foreseen,
+    Proposal,
+    Renewable,
+    Request,
+    Wants,
+)
 from draftproof.errors import UsageError
 
 
-class Auto:
+class Auto(Drafter):
     """members: name -> drafter, the one to begin with first. limits: the longest draft of those that have a limit of their
     own. One rule verifies them all: it must know every kind of draft among them, and trees if one of them branches."""
 
@@ -25,7 +36,7 @@ class Auto:
     def __init__(self, members: Mapping[str, Drafter], limits: Mapping[str, int] | None = None) -> None:
         if len(members) < 2:
             raise UsageError(f"auto chooses between at least two drafters; it was given {', '.join(members) or 'none'}")
-        self.members, self.limits = dict(members), dict(limits or {})
+        self._members, self.limits = dict(members), dict(limits or {})
         self.trees = any(member.trees for member in members.values())
         self.selections: frozenset[Selection] = frozenset().union(*(member.selections for member in members.values()))
         hidden = {layer for member in members.values() for layer in member.wants.hidden}
@@ -33,11 +44,15 @@ class Auto:
         wants = [member.wants for member in members.values()]
         self.wants = Wants(tuple(sorted(hidden)), max(one.top_ids for one in wants), any(one.prediction for one in wants))
 
+    @property
+    def members(self) -> Mapping[str, Drafter]:
+        return self._members
+
     def open(self, request: Request) -> AutoSession:
         return AutoSession(self.members, request)
 
 
-class AutoSession:
+class AutoSession(DraftSession, Choosing, Renewable):
     """The members' states for one request."""
 
     def __init__(self, members: Mapping[str, Drafter], request: Request) -> None:
@@ -63,6 +78,11 @@ class AutoSession:
 
     def state_key(self) -> Hashable:
         return (self._chosen, tuple(session.state_key() for session in self._sessions.values()))
+
+    def fork(self) -> AutoSession:
+        other = copy(self)
+        other._sessions = {name: session.fork() for name, session in self._sessions.items()}
+        return other
 
     def renew(self, request: Request, kept: int) -> None:
         """Members that cannot be renewed are opened anew."""

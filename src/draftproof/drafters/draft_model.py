@@ -11,13 +11,14 @@ so each level's pass reads the levels above it again: few tokens, and one pass a
 from __future__ import annotations
 
 from collections.abc import Generator, Hashable, Sequence
+from copy import copy
 from typing import Literal
 
 from draftproof.core.pipeline import unprocessed_law
 from draftproof.core.records import ROOT, Array, Observation, Selection
 from draftproof.core.tree import TreeShape
 from draftproof.drafters.builder import DraftBuilder
-from draftproof.drafters.protocol import Memory, Request, Wants
+from draftproof.drafters.protocol import Drafter, DraftSession, Memory, Renewable, Request
 from draftproof.errors import InvalidLogitsError, UsageError
 from draftproof.models.protocol import LanguageModel, Output, Step
 from draftproof.models.vocabulary import align_logits
@@ -25,12 +26,12 @@ from draftproof.models.vocabulary import align_logits
 DraftSampleMethod = Literal["probabilistic", "greedy"]
 
 
-class DraftModel:
+class DraftModel(Drafter):
     """model: the draft model, over the target's tokens (its padded output layer may differ in size). tree: the shape of its
     drafts, None for a chain of the draft length. selection: how siblings come about when they are sampled. name: of the method,
     where the model is not one of its own but a slice of the target."""
 
-    wants = Wants()
+    model: LanguageModel
     memories: tuple[Memory, ...] = ()
 
     def __init__(
@@ -56,7 +57,7 @@ class DraftModel:
         return DraftModelSession(self, request)
 
 
-class DraftModelSession:
+class DraftModelSession(DraftSession, Renewable):
     """The draft model's reading of one request."""
 
     def __init__(self, drafter: DraftModel, request: Request) -> None:
@@ -65,7 +66,7 @@ class DraftModelSession:
         self._tree, self._selection = drafter.tree if drafter.trees else None, drafter.selection
         self._laws, self._vocab_size = request.laws, request.target.vocab_size
         self._model, self._session = drafter.model, drafter.model.open()
-        self._num_input_ids: int = getattr(drafter.model, "num_input_ids", drafter.model.vocab_size)
+        self._num_input_ids = drafter.model.num_input_ids
         self._read: tuple[tuple[int, int], ...] = ()
 
     def propose(self, context: Sequence[int], draft: DraftBuilder) -> Generator[Step, Output, None]:
@@ -169,6 +170,11 @@ class DraftModelSession:
 
     def state_key(self) -> Hashable:
         return tuple(self._session.tokens)
+
+    def fork(self) -> DraftModelSession:
+        other = copy(self)
+        other._session = self._session.fork()
+        return other
 
     def renew(self, request: Request, kept: int) -> None:
         """Roll the draft model's session back to the tokens that stay."""

@@ -12,6 +12,7 @@ Before the first target pass there are no features, so the round that reads the 
 from __future__ import annotations
 
 from collections.abc import Generator, Hashable, Sequence
+from copy import copy
 from typing import Any, Literal
 
 import torch
@@ -19,7 +20,7 @@ import torch
 from draftproof.core.pipeline import unprocessed_law
 from draftproof.core.records import ROOT, Array, Observation, Selection
 from draftproof.drafters.builder import DraftBuilder
-from draftproof.drafters.protocol import Foreseen, Memory, Request, Wants
+from draftproof.drafters.protocol import Drafter, DraftSession, Foreseeing, Foreseen, Memory, Renewable, Request, Wants
 from draftproof.errors import InvalidLogitsError, UsageError
 from draftproof.heads.feature_head import FeatureHead
 from draftproof.heads.passes import FEATURES, FeaturePasses, HeadStep
@@ -32,7 +33,7 @@ docs/default_head.md)."""
 DraftSampleMethod = Literal["probabilistic", "greedy"]
 
 
-class Eagle:
+class Eagle(Drafter):
     """head: the network, over the target that will be decoded. num_nodes: nodes of a dynamic tree, 0 for a chain; top_k:
     continuations of a node that are looked at. draft_sample_method: of a chain, as for draft models."""
 
@@ -55,6 +56,7 @@ class Eagle:
         self.selections: frozenset[Selection] = frozenset({"fixed"} if fixed else {"iid", "fixed"})
         self.wants = Wants(hidden=tuple(dict.fromkeys(head.hidden_layers)))
         self.memories: tuple[Memory, ...] = ()
+        self.network = head
         self.passes = FeaturePasses(head, name)
 
     def session_bytes(self, num_tokens: int) -> int:
@@ -73,7 +75,7 @@ class Eagle:
         return EagleSession(self, request)
 
 
-class EagleSession:
+class EagleSession(DraftSession, Foreseeing, Renewable):
     """One request: rows read with true features, and features that wait to be read.
 
     Features of rows that were read are kept too: a chat that goes on elsewhere reads the last row before that place again, with
@@ -208,6 +210,11 @@ class EagleSession:
 
     def state_key(self) -> Hashable:
         return self._first, self._known, self._shown
+
+    def fork(self) -> EagleSession:
+        other = copy(self)  # features are replaced, never written to
+        other._rows, other._read = self._rows.fork(), list(self._read)
+        return other
 
     def renew(self, request: Request, kept: int) -> None:
         """Keep the features of the tokens that stay, and all rows but the last of them, whose token may be another one now.

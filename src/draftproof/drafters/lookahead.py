@@ -13,14 +13,15 @@ published code's filling of the pool from the prompt, which is what `ngram` does
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from copy import copy
 
 from draftproof.core.records import ROOT, Observation, Selection
 from draftproof.drafters.builder import DraftBuilder
-from draftproof.drafters.protocol import Memory, Request, Wants
+from draftproof.drafters.protocol import Drafter, DraftSession, Memory, Request, Wants
 from draftproof.errors import UsageError
 
 
-class Lookahead:
+class Lookahead(Drafter):
     """window: columns of the window. depth: tokens of an n-gram after its first. pool: n-grams kept for one first token, the
     latest; as many are guessed at most."""
 
@@ -45,7 +46,7 @@ class Lookahead:
         return LookaheadSession(self, request)
 
 
-class LookaheadSession:
+class LookaheadSession(DraftSession):
     """levels[l][i]: the guess for the token i + l after the pending one. pool: first token -> what followed it, latest last."""
 
     def __init__(self, drafter: Lookahead, request: Request) -> None:
@@ -118,6 +119,12 @@ class LookaheadSession:
     def state_key(self) -> Hashable:
         levels = tuple(tuple(level) for level in self._levels)
         return levels, tuple(sorted((first, tuple(guesses)) for first, guesses in self._pool.items()))
+
+    def fork(self) -> LookaheadSession:
+        other = copy(self)
+        other._levels = [list(level) for level in self._levels]
+        other._pool = {first: list(guesses) for first, guesses in self._pool.items()}
+        return other
 
     def close(self) -> None:
         self._levels, self._pool = [[]], {}

@@ -11,12 +11,13 @@ Before the first target pass there is no state, so the round that reads the prom
 from __future__ import annotations
 
 from collections.abc import Generator, Hashable, Sequence
+from copy import copy
 from typing import Any
 
 from draftproof.core.records import ROOT, Array, Observation, Selection
 from draftproof.core.tree import TreeShape
 from draftproof.drafters.builder import DraftBuilder
-from draftproof.drafters.protocol import Foreseen, Memory, Request, Wants
+from draftproof.drafters.protocol import Drafter, DraftSession, Foreseeing, Foreseen, Memory, Renewable, Request, Wants
 from draftproof.errors import InvalidLogitsError, UsageError
 from draftproof.heads.feature_head import as_tensor
 from draftproof.heads.medusa import Medusa as MedusaHeads
@@ -27,7 +28,7 @@ CHANCE = 0.5
 """Share of its drafts accepted once reached, before a request's own rounds are known."""
 
 
-class Medusa:
+class Medusa(Drafter):
     """heads: the networks. tree: the shape of drafts, at most one level a head; None for a chain of the draft length."""
 
     name = "medusa"
@@ -40,13 +41,14 @@ class Medusa:
         self.heads, self.tree = heads, tree
         self.trees = tree is not None and not tree.is_chain
         self.wants = Wants(hidden=heads.hidden_layers)
+        self.network, self.tokens_a_step = heads, heads.config.num_heads
         self.passes = MedusaPasses(heads, self.name)
 
     def open(self, request: Request) -> MedusaSession:
         return MedusaSession(self, request)
 
 
-class MedusaSession:
+class MedusaSession(DraftSession, Foreseeing, Renewable):
     """One request: the target's state after the last token it has read."""
 
     def __init__(self, drafter: Medusa, request: Request) -> None:
@@ -115,6 +117,11 @@ class MedusaSession:
 
     def state_key(self) -> Hashable:
         return self._known
+
+    def fork(self) -> MedusaSession:
+        other = copy(self)  # the state is replaced, never written to
+        other._session = self._session.fork()
+        return other
 
     def renew(self, request: Request, kept: int) -> None:
         """Only the state after the last token read is ever kept, and the round that reads a prompt drafts nothing."""

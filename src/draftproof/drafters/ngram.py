@@ -10,12 +10,13 @@ Drafts are fixed guesses: any choice is exact.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from copy import copy
 from itertools import islice
 
-from draftproof.core.records import ROOT, Observation, Selection
+from draftproof.core.records import ROOT, Selection
 from draftproof.core.tree import TreeShape
 from draftproof.drafters.builder import DraftBuilder
-from draftproof.drafters.protocol import Foreseen, Memory, Request, Wants
+from draftproof.drafters.protocol import Drafter, DraftSession, Foreseeing, Foreseen, Memory, Renewable, Request
 from draftproof.errors import UsageError
 
 INDEXED = 8
@@ -28,13 +29,12 @@ COMPARED = 64
 """How many such places are compared, the latest ones: neither the index nor a look-up grows with the suffix's length."""
 
 
-class NGram:
+class NGram(Drafter):
     """prompt_lookup_max, prompt_lookup_min: longest and shortest suffix looked up, in tokens; vLLM's keys. tree: the shape that
     several matches are merged into, None for a chain of one."""
 
     name = "ngram"
     selections: frozenset[Selection] = frozenset({"fixed"})
-    wants = Wants()
     memories: tuple[Memory, ...] = ()
 
     def __init__(self, prompt_lookup_max: int = 3, prompt_lookup_min: int = 1, *, tree: TreeShape | None = None) -> None:
@@ -50,7 +50,7 @@ class NGram:
         return NGramSession(self, request)
 
 
-class NGramSession:
+class NGramSession(DraftSession, Foreseeing, Renewable):
     """An index of one request: for each n-gram, the positions after its occurrences. Grows with the context."""
 
     def __init__(self, drafter: NGram, request: Request) -> None:
@@ -149,11 +149,13 @@ class NGramSession:
                 self._after.setdefault(tuple(context[end - n : end]), []).append(end)
         self._indexed = max(self._indexed, len(context) - 1)
 
-    def observe(self, seen: Observation) -> None:
-        """Nothing to learn: the context says it all."""
-
     def state_key(self) -> Hashable:
         return ()
+
+    def fork(self) -> NGramSession:
+        other = copy(self)
+        other._after = {ngram: list(places) for ngram, places in self._after.items()}
+        return other
 
     def renew(self, request: Request, kept: int) -> None:
         """Go on with the index if all of it lies before `kept`, else begin it again."""

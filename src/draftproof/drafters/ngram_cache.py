@@ -13,10 +13,11 @@ fixed guesses: any choice is exact.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from copy import copy
 
-from draftproof.core.records import Observation, Selection
+from draftproof.core.records import Selection
 from draftproof.drafters.builder import DraftBuilder
-from draftproof.drafters.protocol import Memory, Request, Wants
+from draftproof.drafters.protocol import Drafter, DraftSession, Memory, Request
 from draftproof.drafters.stores.ngram_tables import LONGEST, Counts, GrowingTable, StoredTable
 
 LAX = ((2, 66), (2, 50), (1, 50), (1, 50))
@@ -28,13 +29,11 @@ LAST_RESORT = (2, 50)
 Lookup = Callable[[tuple[int, ...]], Counts]
 
 
-class NGramCache:
+class NGramCache(Drafter):
     """stored: the corpus's tables, None for the request's own text alone."""
 
     name = "ngram_cache"
     selections: frozenset[Selection] = frozenset({"fixed"})
-    trees = False
-    wants = Wants()
     memories: tuple[Memory, ...] = ()
 
     def __init__(self, stored: StoredTable | None = None) -> None:
@@ -44,7 +43,7 @@ class NGramCache:
         return NGramCacheSession(self, request)
 
 
-class NGramCacheSession:
+class NGramCacheSession(DraftSession):
     """The counts of one request."""
 
     def __init__(self, drafter: NGramCache, request: Request) -> None:
@@ -76,11 +75,13 @@ class NGramCacheSession:
             self._own = GrowingTable()
         self._own.extend(context[len(self._own.tokens) :])
 
-    def observe(self, seen: Observation) -> None:
-        """Nothing to learn: the context says it all."""
-
     def state_key(self) -> Hashable:
         return ()
+
+    def fork(self) -> NGramCacheSession:
+        other = copy(self)
+        other._own = self._own.fork()
+        return other
 
     def close(self) -> None:
         self._own = GrowingTable()

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Hashable, Sequence
+from copy import copy
 from typing import Literal
 
 from array_api_compat import array_namespace, device
@@ -20,7 +21,7 @@ from array_api_compat import array_namespace, device
 from draftproof.core.history import common_prefix
 from draftproof.core.records import Array, Observation, Selection
 from draftproof.drafters.builder import DraftBuilder
-from draftproof.drafters.protocol import Memory, Request, Wants
+from draftproof.drafters.protocol import Drafter, DraftSession, Memory, Request
 from draftproof.errors import InvalidLogitsError, UsageError
 from draftproof.models.protocol import LanguageModel, Output, Step
 from draftproof.models.spelling import whole_characters
@@ -31,14 +32,13 @@ TRIALS = 3
 """Drafts of each route before `auto` compares them."""
 
 
-class OtherTokenizer:
+class OtherTokenizer(Drafter):
     """model: the draft model, over its own tokens. between: its vocabulary beside the target's. route: see above.
     draft_sample_method: as of a draft model, for the shared route; the text route always takes its likeliest tokens."""
 
     name = "draft_model"
-    trees = False
-    wants = Wants()
     memories: tuple[Memory, ...] = ()
+    model: LanguageModel
 
     def __init__(
         self, model: LanguageModel, between: Vocabularies, route: Route = "auto", draft_sample_method: str = "probabilistic"
@@ -65,7 +65,7 @@ class OtherTokenizer:
         return OtherTokenizerSession(self, request)
 
 
-class OtherTokenizerSession:
+class OtherTokenizerSession(DraftSession):
     """The draft model's reading of one request. accepted: route -> drafts made, and tokens of them that were accepted."""
 
     def __init__(self, drafter: OtherTokenizer, request: Request) -> None:
@@ -164,6 +164,11 @@ class OtherTokenizerSession:
 
     def state_key(self) -> Hashable:
         return tuple(self._session.tokens), self._transcript, tuple(self._accepted.items())
+
+    def fork(self) -> OtherTokenizerSession:
+        other = copy(self)
+        other._session, other._accepted = self._session.fork(), dict(self._accepted)
+        return other
 
     def close(self) -> None:
         self._session.close()

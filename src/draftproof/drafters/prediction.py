@@ -10,11 +10,12 @@ Text that the target changed at the join of two tokens counts as replaced: the a
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from copy import copy
 from itertools import islice
 
-from draftproof.core.records import ROOT, Observation, Selection
+from draftproof.core.records import ROOT, Selection
 from draftproof.drafters.builder import DraftBuilder
-from draftproof.drafters.protocol import Foreseen, Memory, Request, Wants
+from draftproof.drafters.protocol import Drafter, DraftSession, Foreseeing, Foreseen, Memory, Request, Wants
 from draftproof.drafters.stores.expected import ExpectedText
 from draftproof.drafters.stores.grow import place
 
@@ -22,10 +23,9 @@ SUREST = 8
 """Tokens in a row that came as expected, from which on more of them make a draft no surer."""
 
 
-class Prediction:
+class Prediction(Drafter):
     name = "prediction"
     selections: frozenset[Selection] = frozenset({"fixed"})
-    trees = False
     memories: tuple[Memory, ...] = ()
     wants = Wants(prediction=True)
 
@@ -33,7 +33,7 @@ class Prediction:
         return PredictionSession(request)
 
 
-class PredictionSession:
+class PredictionSession(DraftSession, Foreseeing):
     """One answer beside the text it was expected to be."""
 
     def __init__(self, request: Request) -> None:
@@ -53,11 +53,13 @@ class PredictionSession:
         most = sum(1 for _ in islice(self._expected.going_on(), SUREST * 8))
         return Foreseen(1 + min(self._expected.agreed, SUREST), most) if most else Foreseen(0)
 
-    def observe(self, seen: Observation) -> None:
-        """Nothing to learn: the context says it all."""
-
     def state_key(self) -> Hashable:
         return ()
+
+    def fork(self) -> PredictionSession:
+        other = copy(self)
+        other._expected = self._expected.fork()
+        return other
 
     def close(self) -> None:
         self._expected = ExpectedText(())

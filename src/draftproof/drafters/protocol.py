@@ -2,15 +2,21 @@
 
 A `Drafter` is made once (weights, stores); `open` gives the state of one request. Requests share nothing unless a shared
 store was asked for.
+
+A drafter of your own subclasses `Drafter` and `DraftSession`. What is abstract or has no default must be there; what has a
+default may be left out. What only some sessions can do is a protocol of its own: `Foreseeing`, `Renewable`, `Choosing`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Hashable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from draftproof.core.records import Observation, Selection
+from draftproof.core.tree import TreeShape
 from draftproof.drafters.stores.memory import Memory as Memory
 from draftproof.models.protocol import LanguageModel, Output, Step
 
@@ -57,17 +63,10 @@ class Foreseen:
     chance: float | None = None
 
 
-@runtime_checkable
-class Foreseeing(Protocol):
-    """What a `DraftSession` has too if it can say something of its draft at little cost; lengths that adapt make use of it."""
-
-    def foresee(self, context: Sequence[int]) -> Foreseen:
-        """Of the draft after `context`, the pending token last."""
-
-
-class DraftSession(Protocol):
+class DraftSession(ABC):
     """A drafter's state for one request, in which the context only grows: every `propose` is given all of it."""
 
+    @abstractmethod
     def propose(self, context: Sequence[int], draft: DraftBuilder) -> Proposal:
         """Add tokens that may follow `context` (all committed tokens, the pending one last) through `draft`.
 
@@ -75,12 +74,29 @@ class DraftSession(Protocol):
 
     def observe(self, seen: Observation) -> None:
         """Told after the prompt and after every round what the target has read and how the round ended."""
+        return None
 
+    @abstractmethod
     def state_key(self) -> Hashable:
         """Equal keys mean equal future behaviour on equal contexts; what the enumerator memoises on."""
 
+    @abstractmethod
+    def fork(self) -> DraftSession:
+        """A copy that goes its own way: whatever is told to one of the two leaves the other as it was. Also between `propose`
+        and the `observe` that follows it; never while a proposal is under way. What belongs to the drafter (weights, stores)
+        stays shared."""
+
     def close(self) -> None:
         """Free what the session holds. Idempotent."""
+        return None
+
+
+@runtime_checkable
+class Foreseeing(Protocol):
+    """What a `DraftSession` has too if it can say something of its draft at little cost; lengths that adapt make use of it."""
+
+    def foresee(self, context: Sequence[int]) -> Foreseen:
+        """Of the draft after `context`, the pending token last."""
 
 
 @runtime_checkable
@@ -94,19 +110,57 @@ class Renewable(Protocol):
         observation starts at `kept`. Afterwards the session behaves like a new one that has observed those tokens."""
 
 
-class Drafter(Protocol):
-    """name: as in `speculative_config["method"]`. selections: the kinds of draft it may build, so that a rule that cannot
-    verify them is refused before the first token. trees: whether its drafts may branch. wants: see `Wants`. memories: what it
-    keeps from earlier requests and drafts from; () where requests share nothing.
+@runtime_checkable
+class Choosing(Protocol):
+    """What the `DraftSession` of a drafter of several has too: which of them drafts is decided before the round."""
 
-    May have too: `tree`, the one shape of its drafts, or `most_read(depth)`, the most tokens the target reads for a draft of
-    that many levels where that is not one a level; a length that adapts weighs costs by it."""
+    def foresee_each(self, context: Sequence[int]) -> Mapping[str, Foreseen]:
+        """What every member that is `Foreseeing` says of its draft after `context`, by name."""
+
+    def choose(self, name: str) -> None:
+        """Let the member `name` draft from now on."""
+
+
+class Drafter(ABC):
+    """name: as in `speculative_config["method"]`. selections: the kinds of draft it may build, so that a rule that cannot
+    verify them is refused before the first token. memories: what it keeps from earlier requests and drafts from; () where
+    requests share nothing. These three have no default.
+
+    trees: whether its drafts may branch. wants: see `Wants`. tree: the one shape of its drafts, None where there is none.
+    limits: of a drafter of several, the longest draft of each member that has a limit of its own.
+
+    What drafting costs is reckoned from: model, the language model whose passes drafting takes, None where there is none;
+    network, the module of weights that a step of drafting reads beside (a head), None where there is none; tokens_a_step, how
+    many levels of a draft a step of that network gives."""
 
     name: str
     selections: frozenset[Selection]
-    trees: bool
-    wants: Wants
     memories: tuple[Memory, ...]
 
+    trees: bool = False
+    wants: Wants = Wants()
+    tree: TreeShape | None = None
+    limits: Mapping[str, int] = MappingProxyType({})
+
+    model: LanguageModel | None = None
+    network: Any = None
+    tokens_a_step: int = 1
+
+    @abstractmethod
     def open(self, request: Request) -> DraftSession:
         """The state for one request; called once per sequence."""
+
+    @property
+    def members(self) -> Mapping[str, Drafter]:
+        """The drafters it chooses from, by name; itself where it is one."""
+        return {self.name: self}
+
+    def most_read(self, depth: int) -> int:
+        """The most tokens the target reads for a draft of at most `depth` levels, what it reads beside the draft included."""
+        if self.tree is None or not self.trees:
+            return depth
+        return sum(map(len, self.tree.levels[:depth]))
+
+    def session_bytes(self, num_tokens: int) -> int:
+        """What a session's own rows of a text of `num_tokens` tokens take, in bytes, beside those of `model`."""
+        return 0

@@ -11,26 +11,28 @@ read off the prompt, whose rows are not computed. The table has one list for eac
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from copy import copy
 from functools import lru_cache
 from heapq import heappop, heappush
 
 from draftproof.core.records import ROOT, Observation, Selection
 from draftproof.core.tree import TreeShape
 from draftproof.drafters.builder import DraftBuilder
-from draftproof.drafters.protocol import Memory, Request, Wants
+from draftproof.drafters.protocol import Drafter, DraftSession, Memory, Request, Wants
 
 RANKS = (0.50, 0.15, 0.08, 0.05, 0.035, 0.025, 0.02, 0.015)
 """How likely the target's best ids of each rank are thought to be right, for choosing a shape; only speed depends on it."""
 TOP_IDS = len(RANKS)
 
 
-class Recycling:
+class Recycling(Drafter):
     """tree: the shape of a draft, children in order of rank; by default the `max_nodes` likeliest places under RANKS.
     trees: False drafts the chain of first ranks, for targets that cannot read a tree."""
 
     name = "recycling"
     selections: frozenset[Selection] = frozenset({"fixed"})
     memories: tuple[Memory, ...] = ()
+    tree: TreeShape
 
     def __init__(self, max_nodes: int = 24, depth: int = 6, *, tree: TreeShape | None = None, trees: bool = True) -> None:
         self.tree = (
@@ -43,7 +45,7 @@ class Recycling:
         return RecyclingSession(self, request)
 
 
-class RecyclingSession:
+class RecyclingSession(DraftSession):
     """One request's table: token -> the target's best ids after it, the best first."""
 
     def __init__(self, drafter: Recycling, request: Request) -> None:
@@ -72,6 +74,11 @@ class RecyclingSession:
 
     def state_key(self) -> Hashable:
         return tuple(sorted(self._table.items()))
+
+    def fork(self) -> RecyclingSession:
+        other = copy(self)
+        other._table = dict(self._table)
+        return other
 
     def close(self) -> None:
         self._table.clear()

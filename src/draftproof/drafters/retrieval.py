@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from draftproof.core.records import Observation, Selection
+from draftproof.core.records import Selection
 from draftproof.drafters.builder import DraftBuilder
-from draftproof.drafters.protocol import Memory, Request, Wants
+from draftproof.drafters.protocol import Drafter, DraftSession, Memory, Request
 from draftproof.drafters.stores.grow import likeliest, place
 from draftproof.drafters.stores.suffix_array import END, SuffixArray
 
@@ -27,13 +27,12 @@ Continuations = tuple[list[list[int]], int]
 """A node of the trie: the continuations that begin with its path, and how long that is."""
 
 
-class Retrieval:
+class Retrieval(Drafter):
     """corpus: where matches are looked up. max_nodes: most nodes of a draft. trees: False drafts the likeliest chain, for
     targets that cannot read a tree."""
 
     name = "retrieval"
     selections: frozenset[Selection] = frozenset({"fixed"})
-    wants = Wants()
     memories: tuple[Memory, ...] = ()
 
     def __init__(self, corpus: SuffixArray, max_nodes: int = 32, *, trees: bool = True) -> None:
@@ -47,7 +46,7 @@ class Retrieval:
         return RetrievalSession(self, request)
 
 
-class RetrievalSession:
+class RetrievalSession(DraftSession):
     """Remembers nothing: the context says where to look."""
 
     def __init__(self, drafter: Retrieval, request: Request) -> None:
@@ -63,14 +62,11 @@ class RetrievalSession:
         most = drafter.max_nodes if drafter.trees else room
         place(likeliest((found, 0), _followers, nodes=most, depth=room, chain=not drafter.trees), draft, context, self._laws)
 
-    def observe(self, seen: Observation) -> None:
-        """Nothing to learn."""
-
     def state_key(self) -> Hashable:
         return ()
 
-    def close(self) -> None:
-        """Nothing to free: the corpus belongs to the drafter."""
+    def fork(self) -> RetrievalSession:
+        return self  # it has no state
 
 
 def _followers(node: Continuations) -> list[tuple[int, int, int, Continuations]]:

@@ -16,10 +16,11 @@ Drafts are fixed guesses, the counts never serve as a draft law: any choice is e
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
+from copy import copy
 
 from draftproof.core.records import Observation, Selection
 from draftproof.drafters.builder import DraftBuilder
-from draftproof.drafters.protocol import Foreseen, Memory, Request, Wants
+from draftproof.drafters.protocol import Drafter, DraftSession, Foreseeing, Foreseen, Memory, Request
 from draftproof.drafters.stores.automaton import Match, SuffixAutomaton
 from draftproof.drafters.stores.grow import Planned, likeliest, place
 from draftproof.drafters.stores.outputs import SharedOutputs
@@ -29,14 +30,13 @@ CHANCES = (0.15, 0.3, 0.54, 0.65, 0.65, 0.8, 0.8, 0.8, 0.92)
 of code, summaries, chat and mathematics, which differ little in it (docs/log.md)."""
 
 
-class Suffix:
+class Suffix(Drafter):
     """max_tree_depth: most tokens of match and draft together. max_spec_factor: drafts for each matched token.
     min_token_prob: least share of a path. max_cached_requests, max_cached_tokens: caps of the shared store, 0 for none.
     tree: draft the likeliest tree instead of the likeliest chain."""
 
     name = "suffix"
     selections: frozenset[Selection] = frozenset({"fixed"})
-    wants = Wants()
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Suffix:
         return SuffixSession(self, request)
 
 
-class SuffixSession:
+class SuffixSession(DraftSession, Foreseeing):
     """One request's counts, and the way to the shared store if there is one."""
 
     def __init__(self, drafter: Suffix, request: Request) -> None:
@@ -129,6 +129,11 @@ class SuffixSession:
     def state_key(self) -> Hashable:
         """The request's own counts follow from the context; the store's do not."""
         return self._drafter.shared.version if self._drafter.shared is not None else ()
+
+    def fork(self) -> SuffixSession:
+        other = copy(self)
+        other._own, other._committed = self._own.fork(), list(self._committed)
+        return other
 
     def close(self) -> None:
         if self._drafter.shared is not None:

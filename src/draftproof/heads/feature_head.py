@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from draftproof.heads.layer import Attend, attention
+from draftproof.models.protocol import Session
 
 
 class FeatureHead(Protocol):
@@ -37,9 +38,11 @@ class FeatureHead(Protocol):
         """Logits over the draft vocabulary -> over the target's, -inf where the head has no token."""
 
 
-class Rows:
+class Rows(Session):
     """The rows one sequence has read: keys and values [kv heads, n, width], and the token of each. Tensors are replaced, never
     written to. model: what joins the passes of several, if anything does (`draftproof.heads.passes`)."""
+
+    can_fork = True
 
     def __init__(self, head: FeatureHead, model: Any = None) -> None:
         self.model = model
@@ -67,6 +70,13 @@ class Rows:
     def keep(self, path: Sequence[int]) -> None:
         """Rows are read again after a draft, so none of a tree's is ever kept."""
         raise NotImplementedError("rows of a head are rolled back, not kept")
+
+    def fork(self, length: int | None = None) -> Rows:
+        other = Rows(self._head, self.model)
+        other._tokens, other._keys, other._values = list(self._tokens), self._keys, self._values
+        if length is not None:
+            other.rollback(length)
+        return other
 
     def close(self) -> None:
         """Free everything."""

@@ -57,7 +57,7 @@ class TargetView:
 
 def target_view(target: LanguageModel) -> TargetView:
     """The view of a transformers model. UsageError for a target whose weights cannot be reached."""
-    module: Any = getattr(target, "module", None)
+    module: Any = target.module
     if module is None:
         raise UsageError(f"{target.name} shows no weights: a head needs the target's embedding and output layer")
     embedding, output = module.get_input_embeddings(), module.get_output_embeddings()
@@ -81,8 +81,8 @@ def target_view(target: LanguageModel) -> TargetView:
         output_bias=None if bias is None else bias.detach()[: target.vocab_size],
         fingerprint=fingerprint(module),
         config=config,
-        tokenizer=getattr(target, "tokenizer", None),
-        place=getattr(target, "output_device", None),
+        tokenizer=target.tokenizer,
+        place=target.output_device,
     )
 
 

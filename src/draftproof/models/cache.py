@@ -87,11 +87,9 @@ class KeyValueCache:
         self.length = wanted
 
     @torch.inference_mode()
-    def fork(self, length: int) -> KeyValueCache:
-        """A copy that holds at most the first `length` tokens, and shares nothing but the model's slack."""
-        copy = deepcopy(self, {id(self.slack): self.slack})
-        copy.rollback(length)
-        return copy
+    def fork(self) -> KeyValueCache:
+        """A copy that shares nothing but the model's slack."""
+        return deepcopy(self, {id(self.slack): self.slack})
 
     def entry_bytes(self) -> list[tuple[int, LayerCache]]:
         """Every part with the bytes that one of its entries takes in all layers; the cache must have read something."""

@@ -22,12 +22,12 @@ from draftproof.models.protocol import Output, Step
 from draftproof.models.quantised import why_modules_mix, why_rows_mix
 from draftproof.models.rotation import NEAR, Sides, Switch
 from draftproof.models.selfcheck import check_forward, check_lengths, find_continuing, rows_seen_to_mix
-from draftproof.models.session import HFSession
+from draftproof.models.session import CachingModel, HFSession
 from draftproof.models.step_check import check_steps
 from draftproof.models.support import check_config, check_module, context_limit, counts_places, limit_note, num_rows, unwrapped
 
 
-class HFModel:
+class HFModel(CachingModel):
     """A `transformers` causal language model behind the `LanguageModel` protocol.
 
     module: a decoder-only causal LM, or what torch.compile or PEFT made of one (the module inside is read, uncompiled and with
@@ -42,10 +42,6 @@ class HFModel:
     Token ids that no tokenizer entry stands for (padding of the output layer) are never emitted: logits are cut to
     `vocab_size`. Passes of one model take turns: `extend_many` may be called from several threads.
     """
-
-    engine = "torch"
-    quantization: str | None = None
-    rows: str | None = None  # whether rows of a pass are the same bits alone; not looked at here
 
     def __init__(
         self,

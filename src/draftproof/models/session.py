@@ -4,26 +4,31 @@ Where frequencies switch at a length, both sides of the switch have a cache, and
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from draftproof.errors import UsageError
 from draftproof.models.layout import is_chain
-from draftproof.models.protocol import LanguageModel
+from draftproof.models.protocol import LanguageModel, Session
 from draftproof.models.rotation import NEAR, Sides
 
 
-class CachingModel(LanguageModel, Protocol):
+class CachingModel(LanguageModel):
     """A model whose sessions keep their text in a cache of its own kind, moved as `KeyValueCache` is."""
 
-    def new_cache(self) -> Any: ...
+    @abstractmethod
+    def new_cache(self) -> Any:
+        """What a session keeps of its text."""
 
 
-class HFSession:
+class HFSession(Session):
     """`length` counts the tokens read. Those a rollback could not restore are read again by the next pass (`unread`)."""
 
+    can_fork = True
+
     def __init__(self, model: CachingModel) -> None:
-        self.model: LanguageModel = model
+        self.model = model
         self._model = model
         self._far = False
         self._caches: dict[bool, Any] = {self._far: model.new_cache()}
@@ -85,15 +90,15 @@ class HFSession:
         self._tokens[start:] = [self._tokens[start + node] for node in path]
         self._last_parents, self._after_tree = None, False
 
-    def fork(self, length: int) -> HFSession:
-        """Another session of the model that has read the first `length` tokens of this one, and shares nothing with it."""
-        if not 0 <= length <= self.length:
-            raise UsageError(f"cannot fork at {length} tokens: the session holds {self.length}")
-        copy = HFSession(self._model)
+    def fork(self, length: int | None = None) -> HFSession:
+        """As `Session.fork`. UsageError, too, for a length that cuts through a tree which waits for `keep`."""
         self._require_open()
-        copy._caches = {far: cache.fork(length) for far, cache in self._caches.items()}
-        copy._far = self._far
-        copy._tokens = self._tokens[:length]
+        copy = HFSession(self._model)
+        copy._caches = {far: cache.fork() for far, cache in self._caches.items()}
+        copy._far, copy._tokens = self._far, list(self._tokens)
+        copy._last_parents, copy._last_start, copy._after_tree = self._last_parents, self._last_start, self._after_tree
+        if length is not None:
+            copy.rollback(length)
         return copy
 
     def close(self) -> None:

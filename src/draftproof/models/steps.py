@@ -13,9 +13,14 @@ CONTEXT = 32
 REPEATS = 5
 
 
+def device_kind(device: Any) -> str:
+    """The kind of a model's `device`, such as "cpu" or "cuda"; a model without one is on the host."""
+    return "cpu" if device is None else str(device.type)
+
+
 def wait_for(device: Any) -> None:
     """Until everything asked of `device` is done, if it is a GPU; other devices return from a pass when it is over."""
-    if getattr(device, "type", "cpu") == "cuda":
+    if device_kind(device) == "cuda":
         import torch
 
         torch.cuda.synchronize(device)

@@ -7,6 +7,7 @@ from typing import Any
 from draftproof.errors import UnsupportedModelError
 from draftproof.models.adapters import check_adapter
 from draftproof.models.caches.kinds import LayerKind, layer_kinds
+from draftproof.models.protocol import LanguageModel
 from draftproof.models.rotation import READ_AGAIN, length_scaled, scaled_positions
 
 
@@ -99,10 +100,9 @@ def num_rows(head: Any) -> int:
     return int(getattr(head, "out_features", None) or head.weight.shape[0])
 
 
-def check_target(model: Any) -> None:
+def check_target(model: LanguageModel) -> None:
     """Raise UnsupportedModelError for a model that can draft but whose rows influence each other, so that it cannot verify."""
-    reason = getattr(model, "rows_mix", None)
-    if reason is not None:
+    if model.rows_mix is not None:
         raise UnsupportedModelError(
-            f"{model.name} cannot be a target: {reason}, so a draft would change the logits it is verified by"
+            f"{model.name} cannot be a target: {model.rows_mix}, so a draft would change the logits it is verified by"
         )

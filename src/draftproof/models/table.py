@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from draftproof.errors import UsageError
-from draftproof.models.protocol import LanguageModel, Output, Step
+from draftproof.models.protocol import LanguageModel, Output, Session, Step
 
 LawFunction = Callable[[tuple[int, ...]], ArrayLike]
 
@@ -20,7 +20,7 @@ _MOST_ROWS = 4096
 """Rows of logits kept: a law by function is asked again for prefixes that fell out."""
 
 
-class TableModel:
+class TableModel(LanguageModel):
     """laws: a table [vocab, vocab] of rows summing to 1, or a function (prefix) -> [vocab].
 
     vocab_size is needed with a function. max_length: context limit in tokens. eos_token_ids: ids that end a text.
@@ -82,11 +82,13 @@ class TableModel:
         return np.asarray(self._hidden(prefix, layer), dtype=np.float64)
 
 
-class TableSession:
+class TableSession(Session):
     """The tokens read so far; after a tree pass, the candidates that `keep` chooses from."""
 
+    can_fork = True
+
     def __init__(self, model: TableModel) -> None:
-        self.model: LanguageModel = model
+        self.model = model
         self._table = model
         self._tokens: tuple[int, ...] = ()
         self._tree: tuple[Step, int] | None = None
@@ -120,10 +122,11 @@ class TableSession:
         self._tokens += tokens
         return Output(logits, hidden)
 
-    def fork(self, length: int) -> TableSession:
-        """Another session that has read the first `length` tokens of this one, and shares nothing with it."""
+    def fork(self, length: int | None = None) -> TableSession:
         copy = TableSession(self._table)
-        copy._tokens = self._tokens[:length]
+        copy.model, copy._tokens, copy._tree = self.model, self._tokens, self._tree
+        if length is not None:
+            copy.rollback(length)
         return copy
 
     def rollback(self, length: int) -> None:

@@ -8,6 +8,7 @@ from array_api_compat import array_namespace, device
 
 from draftproof.core.records import Array
 from draftproof.errors import UsageError, VocabularyMismatchError
+from draftproof.models.protocol import LanguageModel
 from draftproof.models.spelling import TokenizerSpelling
 from draftproof.models.transcript import Vocabularies
 
@@ -45,11 +46,11 @@ def check_same_tokens(target_tokenizer: Any, draft_tokenizer: Any, target_vocab_
         raise VocabularyMismatchError(f"target and draft model mean other tokens by the same ids: id {shown}{more}; {_ACROSS}")
 
 
-def side_by_side(target: Any, draft: Any) -> Vocabularies | None:
+def side_by_side(target: LanguageModel, draft: LanguageModel) -> Vocabularies | None:
     """The vocabularies of two models whose tokenizers differ; None when every shared id stands for the same token.
 
     UsageError when one of them has no tokenizer, or one that spells tokens in an unknown way."""
-    ours, theirs = getattr(target, "tokenizer", None), getattr(draft, "tokenizer", None)
+    ours, theirs = target.tokenizer, draft.tokenizer
     for model, tokenizer in ((target, ours), (draft, theirs)):
         if tokenizer is None:
             raise UsageError(f"drafting across tokenizers needs both; {model.name} has none")

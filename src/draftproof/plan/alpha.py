@@ -73,7 +73,7 @@ def _token_ids(ids: Any) -> tuple[int, ...]:
 
 def _check_readable(role: str, model: LanguageModel, tokens: tuple[int, ...]) -> None:
     """The last token is judged and not read."""
-    known = getattr(model, "num_input_ids", model.vocab_size)
+    known = model.num_input_ids
     low, high = min(tokens), max(tokens[:-1])
     if low < 0 or high >= known:
         raise UsageError(f"token id {low if low < 0 else high} is none of the {role}'s, which go from 0 to {known - 1}")

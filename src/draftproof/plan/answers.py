@@ -23,7 +23,7 @@ def write_answers(
 ) -> list[Text]:
     """One text a prompt; prompt i has the seed `params.seed` + i. `tell` is given the number of finished texts. UsageError for
     a prompt that cannot be answered."""
-    decoder = PlainDecoder(target, getattr(target, "tokenizer", None))
+    decoder = PlainDecoder(target, target.tokenizer)
     each = [replace(params, seed=(params.seed or 0) + i) for i in range(len(prompts))]
     answers: dict[int, tuple[int, ...]] = {}
     tell(0)

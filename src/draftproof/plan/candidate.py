@@ -19,7 +19,6 @@ from draftproof.core.rules import RULES
 from draftproof.core.tree import TreeShape, tree_text
 from draftproof.decode.config import SpeculativeConfig
 from draftproof.decode.decoder import SpeculativeDecoder
-from draftproof.decode.measured_costs import draft_model_of
 from draftproof.drafters.draft_model import DraftModel
 from draftproof.drafters.protocol import Drafter
 from draftproof.errors import UsageError
@@ -100,8 +99,7 @@ class Candidate:
             config = self.config
             if shape is not None:
                 config = replace(config, tree=shape.parents, num_speculative_tokens=shape.depth)
-            tokenizer = getattr(target, "tokenizer", None)
-            self._made[key] = SpeculativeDecoder(self.draft, target, tokenizer, speculative_config=config)
+            self._made[key] = SpeculativeDecoder(self.draft, target, target.tokenizer, speculative_config=config)
         return self._made[key]
 
     def drafter(self, target: LanguageModel, shape: TreeShape | None = None) -> Drafter:
@@ -112,13 +110,13 @@ class Candidate:
 
     def passes_of(self, target: LanguageModel) -> LanguageModel | None:
         """The model whose passes drafting takes: the draft model or a slice of the target; None where there is none."""
-        return draft_model_of(self.drafter(target))
+        return self.drafter(target).model
 
     def lengths(self, target: LanguageModel, asked: Sequence[int]) -> list[int]:
         """Those of the lengths that its drafts can have: a tree which the method shapes itself has a depth of its own."""
         if self.chooses:
             return [self.config.num_speculative_tokens]
-        shape = getattr(self.drafter(target), "tree", None)
+        shape = self.drafter(target).tree
         if self.config.shape is not None or shape is None:
             return list(asked)
         return [k for k in asked if k <= shape.depth] or [shape.depth]
@@ -232,7 +230,7 @@ class Replayed(Readings):
     def passes_of_chain(self, k: int) -> Floats | None:
         """A draft model that writes a text of its own does so k tokens long, however many of the target's that makes."""
         drafter = self.candidate.drafter(self.target)
-        writes = draft_model_of(drafter) is not None and drafter.selections == {"fixed"}
+        writes = drafter.model is not None and drafter.selections == {"fixed"}
         return np.append(0.0, np.full(k, float(k))) if writes else None
 
     def trees(self, shape: TreeShape) -> list[Trace]:

@@ -191,7 +191,7 @@ class PassTimer:
             session.rollback(len(self.context))
         began = self._clock()
         model.extend_many([Step(session, tokens) for session in sessions])
-        wait_for(getattr(model, "device", None))
+        wait_for(model.device)
         return self._clock() - began
 
 

@@ -12,7 +12,6 @@ from draftproof.bench.bootstrap import Interval, percentiles, resampled
 from draftproof.bench.workload import Encoded
 from draftproof.core.params import SamplingParams
 from draftproof.core.verify_curve import VerifyCurve
-from draftproof.decode.measured_costs import most_read
 from draftproof.errors import UsageError
 from draftproof.models.protocol import LanguageModel
 from draftproof.plan.answers import write_answers
@@ -205,7 +204,7 @@ def _timers(
     context = [ids[i % len(ids)] for i in range(length)]
     timers = []
     for batch, candidate in timed:
-        most = max(longest, candidate.most_nodes, most_read(candidate.drafter(target), longest)) + 1
+        most = max(longest, candidate.most_nodes, candidate.drafter(target).most_read(longest)) + 1
         draft = candidate.passes_of(target)
         limits = [model.max_length for model in (target, draft) if model is not None and model.max_length is not None]
         here = min([length, *(max(limit - most, limit // 2) for limit in limits)])

@@ -148,7 +148,7 @@ def train_head(
     view = target_view(target)
     train, held = split(texts)
     usable(train, held)
-    head = fresh_head(recipe, view, train, settings.seed, getattr(target, "module", None))
+    head = fresh_head(recipe, view, train, settings.seed, target.module)
     if isinstance(head, Eagle3):
         recipe = replace(recipe, draft_vocab_size=len(head.draft_ids))
     states = None if cache is None else _filled(cache, target, view, head, [*train, *held])
@@ -186,6 +186,6 @@ def _checked(target: LanguageModel, head: Head, held: Sequence[Text], foretold: 
     measured = measured_acceptance(target, drafter_of(head), chosen, length, min(longest, 128))
     difference = largest_difference(target, chosen[0], head.hidden_layers)
     faults = [*acceptance_faults(measured, foretold)]
-    if difference > LARGEST_DIFFERENCE and str(getattr(target, "dtype", "")) == "torch.float32":
+    if difference > LARGEST_DIFFERENCE and str(target.dtype) == "torch.float32":
         faults.append(f"hidden states of training and generation differ by {difference:.1e} of their size")
     return Trained(head, tuple(foretold), measured, difference, tuple(faults))

@@ -53,14 +53,13 @@ class TextWriter:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._claim({"format": FORMAT, "dtype": self.dtype.str, "vocab_size": vocab_size, **about})
         self.done: set[str] = set()
+        self._number = self._count = 0
         for index in sorted(self.folder.glob("*.jsonl")):
             mine = index.stem.rstrip("0123456789") == part
             entries = _entries(index, index.with_suffix(".tokens"), self.dtype, repair=mine)
             self.done.update(entry["key"] for entry in entries)
             if mine:
                 self._number, self._count = int(index.stem[len(part) :]), len(entries)
-        if not hasattr(self, "_number"):
-            self._number = self._count = 0
 
     def append(self, text: Text) -> None:
         """Write one text; it is on disk when this returns."""

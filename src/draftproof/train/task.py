@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from draftproof.heads.eagle import Eagle
 from draftproof.heads.eagle3 import Eagle3
+from draftproof.heads.medusa import Medusa
 from draftproof.models.protocol import LanguageModel
 from draftproof.train.heldout import Acceptance, held_out
 from draftproof.train.losses import LOSSES, feature_distance
@@ -55,7 +56,7 @@ class HeadTask:
     def __init__(self, target: LanguageModel, head: Head, states: StateSource | None = None) -> None:
         self.head = head
         self.module: nn.Module = head
-        self.positions: int | None = getattr(head.config, "num_heads", None)
+        self.positions = head.config.num_heads if isinstance(head, Medusa) else None
         ids = head.draft_ids if isinstance(head, Eagle3) else None
         self._states = states or fresh_states(target, head.hidden_layers, ids)
 

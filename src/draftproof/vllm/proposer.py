@@ -10,12 +10,11 @@ probability of the token. Drafters that sample have no way to hand over the law 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from draftproof.decode.config import SpeculativeConfig
 from draftproof.decode.methods import METHODS, Parts
 from draftproof.errors import UsageError
-from draftproof.models.protocol import LanguageModel
 from draftproof.vllm.row import Row, Verifier
 
 CONFIG = "draftproof"
@@ -37,7 +36,7 @@ class Proposer:
         self._config = self._checked(asked)
         stores = any("store" in config.options for config in (self._config, *self._config.members))
         tokenizer = _tokenizer(model) if stores else None
-        self._drafter = self._config.spec.make(self._config, Parts(cast(LanguageModel, self._verifier), None, tokenizer))
+        self._drafter = self._config.spec.make(self._config, Parts(self._verifier, None, tokenizer))
         self._rows: list[Row] = []
 
     def load_model(self, target_model: Any) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -16,19 +16,24 @@ from draftproof.decode.config import SpeculativeConfig
 from draftproof.decode.drive import drive
 from draftproof.decode.length import Situation
 from draftproof.drafters.builder import DraftBuilder
-from draftproof.drafters.protocol import Drafter, Request
-from draftproof.models.protocol import LanguageModel
+from draftproof.drafters.protocol import Choosing, Drafter, Request
+from draftproof.errors import UsageError
+from draftproof.models.protocol import LanguageModel, Output, Session, Step
 
 
-@dataclass(frozen=True)
-class Verifier:
-    """vLLM's target, as far as a drafter from tokens asks of one: it reads chains, and nothing of ours calls it."""
+class Verifier(LanguageModel):
+    """vLLM's target, as far as a drafter from tokens asks of one: it reads chains, and passes are vLLM's to make."""
 
-    name: str
-    vocab_size: int
     max_length: int
-    eos_token_ids: tuple[int, ...] = ()
-    supports_trees: bool = field(default=False)
+
+    def __init__(self, name: str, vocab_size: int, max_length: int) -> None:
+        self.name, self.vocab_size, self.max_length = name, vocab_size, max_length
+
+    def open(self) -> Session:
+        raise UsageError(f"{self.name} runs in vLLM: a drafter there works from tokens alone")
+
+    def extend_many(self, steps: Sequence[Step]) -> list[Output]:
+        raise UsageError(f"{self.name} runs in vLLM: a drafter there works from tokens alone")
 
 
 class Row:
@@ -44,9 +49,8 @@ class Row:
         self._decides = False  # whether the controller has been asked about a round yet
         params = SamplingParams()  # vLLM does not show the request's own; what they forbid is rejected
         laws = LawPipeline(params, num_prompt_tokens=len(prompt), vocab_size=verifier.vocab_size)
-        target = cast(LanguageModel, verifier)
         self._stream = stream_key(0, prompt=self._context)
-        self._session = drafter.open(Request(tuple(self._context), params, laws, target))
+        self._session = drafter.open(Request(tuple(self._context), params, laws, verifier))
         self._controller = length_controller(config, drafter)
 
     @property
@@ -105,10 +109,10 @@ class Row:
         """What the controller makes of the draft length, and which of several drafters it chooses."""
         assert self._controller is not None
         self._decides = True
-        session: Any = self._session
+        session = self._session
         foreseen = self._controller.foreseen(session, self._context)
         depth = self._controller.begin(Situation(length=self.length, longest=longest, remaining=remaining, foreseen=foreseen))
-        if self._controller.choice is not None and hasattr(session, "choose"):
+        if self._controller.choice is not None and isinstance(session, Choosing):
             session.choose(self._controller.choice)
         return depth
 

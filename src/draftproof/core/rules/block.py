@@ -11,10 +11,10 @@ from array_api_compat import array_namespace, device
 from draftproof.core.chance import Chance, Purpose
 from draftproof.core.laws import residual
 from draftproof.core.records import ROOT, Array, Draft, Selection, Verdict
-from draftproof.core.rules.protocol import TargetLaws
+from draftproof.core.rules.protocol import Rule, TargetLaws
 
 
-class Block:
+class Block(Rule):
     name = "block"
     lossless = True
     trees = False

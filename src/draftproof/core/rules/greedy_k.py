@@ -12,11 +12,11 @@ from __future__ import annotations
 from draftproof.core.chance import Chance, Purpose
 from draftproof.core.laws import residual
 from draftproof.core.records import Draft, Selection, Verdict
-from draftproof.core.rules.protocol import TargetLaws
+from draftproof.core.rules.protocol import Rule, TargetLaws
 from draftproof.core.siblings import descend, sibling_law, widened
 
 
-class GreedyK:
+class GreedyK(Rule):
     name = "greedy_k"
     lossless = True
     trees = True

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from draftproof.core.chance import Chance
 from draftproof.core.records import Draft, Selection, Verdict
-from draftproof.core.rules.protocol import TargetLaws
+from draftproof.core.rules.protocol import Rule, TargetLaws
 from draftproof.core.siblings import follow_target
 
 
-class Gumbel:
+class Gumbel(Rule):
     name = "gumbel"
     lossless = True
     trees = True

@@ -13,11 +13,11 @@ from array_api_compat import array_namespace
 
 from draftproof.core.chance import Chance, Purpose
 from draftproof.core.records import Array, Draft, Selection, Verdict
-from draftproof.core.rules.protocol import TargetLaws
+from draftproof.core.rules.protocol import Rule, TargetLaws
 from draftproof.core.siblings import descend, sibling_law, widened
 
 
-class KSeq:
+class KSeq(Rule):
     name = "k_seq"
     lossless = True
     trees = True

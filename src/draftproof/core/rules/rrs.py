@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from draftproof.core.chance import Chance, Purpose
 from draftproof.core.records import Draft, Selection, Verdict
-from draftproof.core.rules.protocol import TargetLaws
+from draftproof.core.rules.protocol import Rule, TargetLaws
 from draftproof.core.siblings import descend, remainder, sibling_law, widened
 
 
-class RecursiveRejection:
+class RecursiveRejection(Rule):
     name = "rrs"
     lossless = True
     trees = True

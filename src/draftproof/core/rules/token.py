@@ -12,10 +12,10 @@ from array_api_compat import array_namespace, device
 from draftproof.core.chance import Chance, Purpose, Scalar
 from draftproof.core.laws import as_numpy, in_memory, residual
 from draftproof.core.records import ROOT, Array, Draft, Selection, Verdict
-from draftproof.core.rules.protocol import TargetLaws
+from draftproof.core.rules.protocol import Rule, TargetLaws
 
 
-class Token:
+class Token(Rule):
     name = "token"
     lossless = True
     trees = False

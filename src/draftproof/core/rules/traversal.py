@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from draftproof.core.chance import Chance, Purpose
 from draftproof.core.records import ROOT, Array, Draft, Selection, Verdict
-from draftproof.core.rules.protocol import TargetLaws
+from draftproof.core.rules.protocol import Rule, TargetLaws
 from draftproof.core.siblings import remainder, sibling_law, widened
 
 
-class Traversal:
+class Traversal(Rule):
     name = "traversal"
     lossless = True
     trees = True

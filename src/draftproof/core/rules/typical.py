@@ -12,14 +12,14 @@ from array_api_compat import array_namespace
 
 from draftproof.core.chance import Chance
 from draftproof.core.records import ROOT, Draft, Selection, Verdict
-from draftproof.core.rules.protocol import TargetLaws
+from draftproof.core.rules.protocol import Rule, TargetLaws
 from draftproof.core.siblings import widened
 
 EPSILON = 0.09
 DELTA = 0.3
 
 
-class Typical:
+class Typical(Rule):
     name = "typical (lossy)"
     lossless = False
     trees = True

@@ -6,10 +6,11 @@ from collections.abc import Hashable
 
 from draftproof.core.records import Array, Round
 from draftproof.decode.lengths.acceptance import AcceptanceByStrength
+from draftproof.decode.lengths.protocol import LengthRule
 from draftproof.drafters.protocol import Foreseen
 
 
-class Fixed:
+class Fixed(LengthRule):
     """The same length every round. Acceptance is followed all the same, for whoever has to choose between drafters."""
 
     name = "fixed"

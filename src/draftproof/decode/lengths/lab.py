@@ -27,6 +27,9 @@ class Lab(Fixed):
         alpha = self.acceptance.of(None).overall
         return int(best_draft_length(alpha, self.costs.draft + self.costs.each, longest, self._verify))
 
+    def reckon_with(self, costs: RoundCosts) -> None:
+        self.costs = costs
+
     def _verify(self, tokens: NDArray[np.int64]) -> NDArray[np.float64]:
         """The price of a round's pass and of what comes with every round that drafts."""
         return np.array([self.costs.verify_ratio(int(n)) + (self.costs.fixed if n > 1 else 0.0) for n in tokens])

@@ -19,6 +19,7 @@ from math import prod
 from draftproof.core.records import Array, Round
 from draftproof.core.round_costs import RoundCosts
 from draftproof.decode.lengths.acceptance import FADE, AcceptanceByStrength, Rate
+from draftproof.decode.lengths.protocol import LengthRule
 from draftproof.drafters.protocol import Foreseen
 
 EDGES = (0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.97)
@@ -31,7 +32,7 @@ def largest_probability(law: Array) -> float:
     return float(law.max())
 
 
-class Survival:
+class Survival(LengthRule):
     """costs: of this drafter on this machine. sureness: of a law, a number between 0 and 1."""
 
     name = "survival"
@@ -107,6 +108,9 @@ class Survival:
 
     def expected(self, drafts: int) -> float:
         return self.acceptance.of(self._foreseen).expected(drafts)
+
+    def reckon_with(self, costs: RoundCosts) -> None:
+        self.costs = costs
 
     def observe(self, record: Round) -> None:
         self.acceptance.observe(self._foreseen, record.num_accepted_tokens, record.reached)

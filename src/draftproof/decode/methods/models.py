@@ -46,7 +46,7 @@ def _early_exit(config: SpeculativeConfig, parts: Parts) -> Drafter:
 
     wanted = config.option("early_exit_layers")
     if wanted is None:
-        wanted = getattr(getattr(parts.target, "generation_config", None), "assistant_early_exit", None)
+        wanted = getattr(parts.target.generation_config, "assistant_early_exit", None)
     if wanted is None:
         raise UsageError("method 'early_exit' needs early_exit_layers: how many of the target's first layers draft")
     return _by_a_slice(config, early_exit(parts.target, wanted))

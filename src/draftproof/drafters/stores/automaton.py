@@ -36,6 +36,15 @@ class SuffixAutomaton:
         self._last = 0
         self._tail, self._tail_length = 0, 0
 
+    def fork(self) -> SuffixAutomaton:
+        """A copy that grows on its own."""
+        other = SuffixAutomaton(self.depth)
+        other.tokens, other.follow = list(self.tokens), [dict(after) for after in self.follow]
+        other.link, other.length = list(self.link), list(self.length)
+        other.count, other.latest = list(self.count), list(self.latest)
+        other._last, other._tail, other._tail_length = self._last, self._tail, self._tail_length
+        return other
+
     def extend(self, tokens: Iterable[int]) -> None:
         """Append tokens one by one."""
         for token in tokens:

@@ -10,6 +10,7 @@ stand.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 
 NEAR, FAR = 8, 64
@@ -48,6 +49,12 @@ class ExpectedText:
         self.agreed = 0
         self._parting = Parting(0, 0)
         self._replaced: dict[tuple[int, ...], tuple[int, ...]] = {}
+
+    def fork(self) -> ExpectedText:
+        """A copy that reads on its own; the expected text and its index are never changed and stay shared."""
+        other = copy(self)
+        other.text, other._replaced = list(self.text), dict(self._replaced)
+        return other
 
     def read(self, token: int) -> None:
         """The text goes on with `token`."""

@@ -22,6 +22,12 @@ class GrowingTable:
         self.tokens: list[int] = []
         self._after: dict[tuple[int, ...], dict[int, int]] = {}
 
+    def fork(self) -> GrowingTable:
+        """A copy that grows on its own."""
+        other = GrowingTable()
+        other.tokens, other._after = list(self.tokens), {ngram: dict(counts) for ngram, counts in self._after.items()}
+        return other
+
     def extend(self, tokens: Sequence[int]) -> None:
         """Append tokens; each is counted after the n-grams before it."""
         text, first = self.tokens, len(self.tokens)

@@ -20,12 +20,12 @@ from draftproof.models.openvino.passes import Line, Passes
 from draftproof.models.openvino.ways import ReadSequence, sequences_of
 from draftproof.models.pieces import Continuing, pieces, step_of
 from draftproof.models.protocol import Output, Step
-from draftproof.models.session import HFSession
+from draftproof.models.session import CachingModel, HFSession
 from draftproof.models.step_check import check_steps
 from draftproof.models.support import context_limit
 
 
-class OpenVINOModel:
+class OpenVINOModel(CachingModel):
     """graph: the file of a conversion, or an `openvino.Model`. layers: every layer's attention, by `graph.trace`. kinds: of the
     layers' pasts. load_module: gives the transformers module that was converted, for what reads weights: heads take its
     embedding and output layer, `bench` its `generate`. dtype: "float32", "bfloat16" or "float16", what is computed in.
@@ -38,8 +38,6 @@ class OpenVINOModel:
     continuing = Continuing.FREELY
     supports_trees = True
     shares_passes = True
-    rows_mix: str | None = None
-    pass_note: str | None = None
 
     def __init__(
         self,
@@ -71,8 +69,6 @@ class OpenVINOModel:
         self.generation_config = generation_config
         self.eos_token_ids = eos_token_ids
         self.quantization = quantization
-        self.rows: str | None = None
-        self.notes: tuple[str, ...] = ()
         self._load_module = load_module
         self._passes = Passes(graph, layers, dtype)
         self._pages = Pages(layers, dtype, self._passes.move_to)

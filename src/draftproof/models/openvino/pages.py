@@ -131,11 +131,11 @@ class PagedCache:
         del self.pages[needed:]
         self.length = length
 
-    def fork(self, length: int) -> PagedCache:
-        """Another sequence with the first `length` tokens of this one; a page is copied when one of them writes to it."""
+    def fork(self) -> PagedCache:
+        """Another sequence with the tokens of this one; a page is copied when one of them writes to it."""
         copy = PagedCache(self._store)
-        copy.pages = self._store.share(self.pages[: -(-length // PAGE)])
-        copy.length = length
+        copy.pages, copy.length = self._store.share(self.pages), self.length
+        copy._ways = [(way, self._store.share(own)) for way, own in self._ways]
         return copy
 
     def drop(self) -> None:
