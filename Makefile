@@ -14,7 +14,7 @@ TORCH := $(shell grep '^torch==' requirements/ci.txt)
 TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test proof search theorem mutants check lint types imports sizes format bench docs clean
+.PHONY: help setup demo test proof search theorem mutants check lint types imports sizes waist format bench docs clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -52,7 +52,7 @@ theorem: $(STAMP)  ## check the proofs in proofs/ where Coq is installed, and sa
 mutants: $(STAMP)  ## plant faults in a copy of the package, one at a time, and see that tests fail (resumable)
 	$(TEST_ENV) PYTHONPATH=tools $(BIN)/python -m mutants --workers $(WORKERS)
 
-check: lint types imports sizes docs theorem  ## formatting, lint, types, the direction of imports, sizes, the pages, the proofs
+check: lint types imports sizes waist docs theorem  ## formatting, lint, types, the direction of imports, sizes, declared members, the pages, the proofs
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .
@@ -66,6 +66,9 @@ imports: $(STAMP)
 
 sizes: $(STAMP)
 	$(BIN)/python tools/check_sizes.py src benchmarks examples tools tests
+
+waist: $(STAMP)
+	$(BIN)/python tools/check_waist.py src benchmarks examples labs tools tests
 
 format: $(STAMP)  ## rewrite the sources as `check` wants them
 	$(BIN)/ruff format .

@@ -18,6 +18,7 @@ import pytest
 
 import check_docs
 import check_sizes
+import check_waist
 import draftproof
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -136,6 +137,31 @@ def test_the_size_check_sees_what_is_too_long(tmp_path: Path) -> None:
         "f has 61 lines, at most 60 are allowed",
     ]
     assert check_sizes.main([str(tmp_path)]) == 1
+
+
+def test_members_of_the_waist_are_declared_and_not_asked_for() -> None:
+    assert check_waist.main([str(ROOT / top) for top in ("src", "benchmarks", "examples", "labs", "tools", "tests")]) == 0
+    assert {"fork", "members", "limits", "session_bytes", "rows_mix", "foresee_each", "verify", "reckon_with"} <= set(
+        check_waist.declared_members()
+    )
+
+
+def test_the_waist_check_sees_what_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    planted = tmp_path / "planted.py"
+    planted.write_text(
+        "a = getattr(drafter, 'not_declared_yet', None)\n"
+        "b = hasattr(self._target, 'device')\n"
+        "c = getattr(one, 'session_bytes', None)\n"
+        "d = getattr(members[0].session, 'fork')\n"
+        "e = getattr(self.drafter(target), 'tree', None)\n"
+        "fine = getattr(module, 'generation_config', None), getattr(a.config, 'rope_scaling', None), hasattr(ids, 'tolist')\n"
+        "also = [getattr(params, field.name) for field in fields(params)]\n"
+    )
+    assert check_waist.main([str(tmp_path)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.removeprefix(f"{planted}:").split(": ")[0] for line in lines] == ["1", "2", "3", "4", "5"]
+    assert lines[1].endswith("hasattr(self._target, 'device'): declare it in the base class and read it as a member")
+    assert check_waist.main([str(tmp_path / "nothing")]) == 2
 
 
 def test_the_pages_agree_with_the_tree() -> None:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections import deque
-from copy import deepcopy
 from functools import partial
 
 import numpy as np
 import pytest
 
 from draftproof import SamplingParams, SpeculativeDecoder, TableModel
-from draftproof.audit.exact import Case, begun, fork, laws_of
 from draftproof.audit.guessing import Expecting
-from draftproof.audit.kinds import Kind
 from draftproof.audit.others import Spelled
 from draftproof.core.chance import KeyedChance
 from draftproof.core.pipeline import LawPipeline
@@ -42,6 +38,7 @@ from draftproof.errors import UsageError
 from draftproof.models.hf import HFModel
 from draftproof.models.slices import early_exit, skipping
 from draftproof.models.transcript import Vocabularies
+from forks import check_forks, check_forks_of_a_draft
 from random_heads import random_head, random_state
 from tiny import llama
 
@@ -321,8 +318,21 @@ def test_what_is_not_a_drafter_is_told_what_it_lacks():
         def open(self, request):
             raise AssertionError("opened")
 
+    class Alike:
+        name, selections, memories = "alike", frozenset({"fixed"}), ()
+
+        def open(self, request):
+            return self
+
+    class Opens(Alike, Drafter):
+        pass
+
     with pytest.raises(UsageError, match="Half does not say its selections, memories"):
         decoder(Half())
+    with pytest.raises(UsageError, match="Alike cannot draft; allowed: .* a subclass of draftproof.drafters.protocol.Drafter"):
+        decoder(Alike())
+    with pytest.raises(UsageError, match="opened a Opens, which is no subclass of DraftSession"):
+        decoder(Opens()).generate(PROMPT, SamplingParams(max_tokens=2))
 
 
 def test_a_rule_that_cannot_verify_the_drafts_is_refused_at_once():
@@ -385,96 +395,6 @@ def test_nothing_forbidden_is_proposed(kind, params):
             paths[node] = (*paths[parent], token)
 
 
-def begin(drafter):
-    """A text of this drafter's, under a rule that takes whatever it drafts."""
-    sampling = SamplingParams(max_tokens=60)
-    laws, drafts = (LawPipeline(sampling, **laws_of(UNEVEN)) for _ in range(2))
-    case = Case("match", drafter.name, "uneven", "plain", sampling, num_speculative_tokens=4)
-    return begun(case, UNEVEN, Kind(drafter.name, drafter, lambda *given: None), laws, drafts, max_nodes=14)
-
-
-def lived(generation, stream, count):
-    """What `count` further rounds draft and emit with the coins of `stream`, and the drafter's state after each."""
-    found = []
-    for _ in range(count):
-        generation.chance_at = partial(KeyedChance, (stream, 0))
-        record = drive(generation.round())
-        found.append((record.draft_tokens, record.draft_parents, record.tokens, generation.drafting.state_key()))
-    return found
-
-
 def test_a_fork_goes_its_own_way(drafter):
-    """Branches of one session, told different tokens in turns, draft what fresh sessions draft that were told the same."""
-    alone = {}
-    for stream in (1, 2):
-        fresh = begin(drafter)
-        lived(fresh, 0, 3)
-        alone[stream] = lived(fresh, stream, 5)
-    assert alone[1] != alone[2]
-    stem = begin(drafter)
-    lived(stem, 0, 3)
-    branches = {stream: fork(stem) for stream in alone}
-    told = {stream: [] for stream in alone}
-    for _ in range(5):
-        for stream, branch in branches.items():
-            told[stream] += lived(branch, stream, 1)
-    assert told == alone
-    branches[1].close()
-    assert lived(stem, 2, 5) == alone[2], "the session that was forked is as it was"
-
-
-def test_a_fork_between_a_draft_and_its_verdict_goes_its_own_way(drafter):
-    """As the enumerator forks: one draft, verified with different coins."""
-
-    def drafted():
-        generation = begin(drafter)
-        lived(generation, 0, 3)
-        return generation, drive(generation.propose(KeyedChance((0, 0), len(generation.context))))
-
-    def verified(generation, proposed, stream):
-        drive(generation.settle(proposed, KeyedChance((stream, 0), len(generation.context))))
-        return lived(generation, stream, 3)
-
-    alone = {stream: verified(*drafted(), stream) for stream in (1, 2)}
-    stem, proposed = drafted()
-    branches = {stream: fork(stem) for stream in alone}
-    assert {stream: verified(branch, proposed, stream) for stream, branch in branches.items()} == alone
-    assert verified(stem, proposed, 1) == alone[1]
-
-
-@pytest.mark.parametrize("keep", [lambda: deque([0], 4), lambda: np.zeros(3, int), lambda: {"seen": [[0]]}])
-def test_what_a_drafter_keeps_is_forked_by_the_drafter_alone(keep):
-    """Whatever it keeps its state in: nobody guesses at that from outside."""
-
-    class Keeping(Drafter, DraftSession):
-        name, selections, memories = "keeping", frozenset({"fixed"}), ()
-
-        def open(self, request):
-            opened = Keeping()
-            opened.kept = keep()
-            return opened
-
-        def propose(self, context, draft):
-            draft.guess(int(np.asarray(self.listed()).sum()) % 8)
-
-        def observe(self, seen):
-            if isinstance(self.kept, deque):
-                self.kept.append(seen.tokens[-1])
-            elif isinstance(self.kept, dict):
-                self.kept["seen"][0][0] += 1 + seen.tokens[-1]
-            else:
-                self.kept[seen.tokens[-1] % 3] += 1
-
-        def listed(self):
-            return tuple(self.kept["seen"][0]) if isinstance(self.kept, dict) else tuple(int(one) for one in self.kept)
-
-        def state_key(self):
-            return self.listed()
-
-        def fork(self):
-            other = Keeping()
-            other.kept = deepcopy(self.kept)
-            return other
-
-    test_a_fork_goes_its_own_way(Keeping())
-    test_a_fork_between_a_draft_and_its_verdict_goes_its_own_way(Keeping())
+    check_forks(drafter, UNEVEN)
+    check_forks_of_a_draft(drafter, UNEVEN)

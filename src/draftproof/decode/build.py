@@ -19,11 +19,17 @@ def as_language_model(model: Any, tokenizer: Any = None, device: Any = None) -> 
     """A LanguageModel as it is; a transformers module wrapped, moved to `device` if one is given."""
     if isinstance(model, LanguageModel):
         return model
-    if not hasattr(model, "forward"):
-        raise UsageError(f"a model is a transformers module or a LanguageModel, not {type(model).__name__}")
+    module = model
+    if not is_module(module):
+        raise UsageError(f"a model is a transformers module or a LanguageModel, not {type(module).__name__}")
     from draftproof.models.hf import HFModel
 
-    return HFModel(model if device is None else model.to(device), tokenizer)
+    return HFModel(module if device is None else module.to(device), tokenizer)
+
+
+def is_module(module: Any) -> bool:
+    """Whether a caller's object may be a transformers module."""
+    return hasattr(module, "forward")
 
 
 def make_drafter(
@@ -50,6 +56,7 @@ def _made(
         draft = draft()
     if isinstance(draft, Drafter):
         return _own_drafter(draft, config, target)
+    _check_can_draft(draft)
     if draft is not None and not isinstance(config, SpeculativeConfig):
         name = draft.name if isinstance(draft, LanguageModel) else "draft model"
         config = {"method": "draft_model", "model": name} | dict(config or {})
@@ -75,6 +82,15 @@ def _made(
             model.deliver_to(target.device)  # the one place where drafts' logits change their device
     config = _chain_where_needed(config, target, *([] if model is None else [model]))
     return config, config.spec.make(config, Parts(target, model, tokenizer))
+
+
+def _check_can_draft(draft: Any) -> None:
+    """UsageError for what is no model, where a drafter was not given either."""
+    if draft is not None and not isinstance(draft, LanguageModel) and not is_module(draft):
+        raise UsageError(
+            f"{type(draft).__name__} cannot draft; allowed: a transformers module, a LanguageModel, or a Drafter, "
+            "which is a subclass of draftproof.drafters.protocol.Drafter (docs/add_a_drafter.md)"
+        )
 
 
 def _chain_where_needed(config: SpeculativeConfig, *models: LanguageModel) -> SpeculativeConfig:

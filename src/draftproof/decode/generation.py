@@ -24,6 +24,7 @@ from draftproof.decode.stopping import Stopper
 from draftproof.decode.target_laws import RowLaws
 from draftproof.drafters.builder import DraftBuilder, LengthPolicy
 from draftproof.drafters.protocol import Choosing, DraftSession, Wants
+from draftproof.errors import UsageError
 from draftproof.models.protocol import Output, Session, Step
 
 
@@ -61,6 +62,10 @@ class Generation:
     length: LengthController | None = None
     logprobs: list[TokenLogprobs] = field(default_factory=list)
     prompt_logprobs: list[TokenLogprobs | None] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.drafting is not None and not isinstance(self.drafting, DraftSession):
+            raise UsageError(f"a drafter opened a {type(self.drafting).__name__}, which is no subclass of DraftSession")
 
     @property
     def finished(self) -> bool:

@@ -91,7 +91,7 @@ class EagleSession(DraftSession, Foreseeing, Renewable):
     def _forget(self) -> None:
         self._rows.rollback(0)
         self._first = self._true_rows = 0
-        self._read: list[Any] = []
+        self._read: tuple[Any, ...] = ()
         self._waiting: Any = None
         self._shown = False
 
@@ -115,7 +115,7 @@ class EagleSession(DraftSession, Foreseeing, Renewable):
             draft.note(f"the text outgrew the head's {longest} positions: decoding plainly")
             return
         last = yield self._true_rows_step(context)
-        self._read.append(self._waiting)
+        self._read = (*self._read, self._waiting)
         self._true_rows, self._waiting = self._rows.length, None
         try:
             yield from (self._propose_tree if self._drafter.trees else self._propose_chain)(context, draft, last)
@@ -213,7 +213,7 @@ class EagleSession(DraftSession, Foreseeing, Renewable):
 
     def fork(self) -> EagleSession:
         other = copy(self)  # features are replaced, never written to
-        other._rows, other._read = self._rows.fork(), list(self._read)
+        other._rows = self._rows.fork()
         return other
 
     def renew(self, request: Request, kept: int) -> None:
@@ -228,7 +228,7 @@ class EagleSession(DraftSession, Foreseeing, Renewable):
         known = torch.cat(features)[:count]
         self._true_rows = min(self._true_rows, len(known) - 1)
         self._rows.rollback(self._true_rows)
-        self._read, self._waiting, self._shown = [known[: self._true_rows]], known[self._true_rows :], False
+        self._read, self._waiting, self._shown = (known[: self._true_rows],), known[self._true_rows :], False
 
     def close(self) -> None:
         self._forget()
