@@ -277,6 +277,21 @@ def test_a_fork_goes_its_own_way(name):
         fork.fork(40)
 
 
+@pytest.mark.parametrize("name", [name for name, family in FAMILIES.items() if family.trees])
+def test_a_fork_of_a_tree_that_was_read_still_has_the_choice(name):
+    """As between a draft and its verdict: each goes down a way of its own."""
+    model, family = model_of(name), FAMILIES[name]
+    session = model.open()
+    extend(Step(session, list(range(12))))
+    extend(Step(session, [3, 1, 2, 4], (-1, 0, 0, 1)))
+    fork = session.fork()
+    session.keep([0, 2])
+    fork.keep([0, 1, 3])
+    for one, before in ((session, [*range(12), 3, 2]), (fork, [*range(12), 3, 1, 4])):
+        assert list(one.tokens) == before
+        expect_fresh(model, extend(Step(one, [7])).logits, before, [7], None, family.tolerance)
+
+
 @pytest.mark.parametrize("name", FAMILIES)
 def test_what_a_session_takes_was_foretold(name):
     model = model_of(name)

@@ -110,9 +110,9 @@ def _module() -> Any:
     config = LlamaConfig(
         vocab_size=VOCAB, num_hidden_layers=4, initializer_range=0.5, max_position_embeddings=32, **shape, **ends
     )
-    module = LlamaForCausalLM(config).double().eval()
+    module: Any = LlamaForCausalLM(config)
     torch.set_rng_state(state)
-    return module
+    return module.double().eval()
 
 
 def _table_of(model: Any, name: str, ends: Sequence[int] = ()) -> TableModel:

@@ -102,7 +102,7 @@ def set_draft_length(sample: Sample, schedule: BatchSchedule | None, size: int) 
     if schedule is None or sample.num_speculative_tokens == 0:
         return
     length = min(schedule(size), sample.num_speculative_tokens)
-    sample.generation.num_speculative_tokens = length  # type: ignore[attr-defined]
+    sample.generation.num_speculative_tokens = length
     if length == 0:
         sample.notes[f"no drafts at batch size {size}, as {KEY} says"] = None
 

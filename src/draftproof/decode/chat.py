@@ -139,7 +139,7 @@ class DecoderSession:
             kept = self._drafting = drafter.open(request)
         else:
             kept.renew(request, self.num_tokens)
-        return kept  # type: ignore[no-any-return]
+        return kept
 
 
 class Chat:

@@ -124,13 +124,13 @@ def read_together(head: FeatureHead, parts: Sequence[RowsRead]) -> list[Tensor]:
     places = torch.tensor([[place for part in parts for place in part.positions]], device=features.device)
 
     def attend(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        theirs = zip(parts, *(states.split(counts, dim=2) for states in (queries, keys, values)), strict=True)
+        theirs = zip(parts, *(torch.split(states, counts, dim=2) for states in (queries, keys, values)), strict=True)
         return torch.cat([part.rows.attend(q, k, v, part.sees) for part, q, k, v in theirs], dim=2)
 
     out = head.read(ids, features[None], places, attend)[0]
     for part in parts:
         part.rows.note(part.tokens)
-    return list(out.split(counts))
+    return list(torch.split(out, counts))
 
 
 def as_tensor(states: Any, like: Tensor) -> Tensor:

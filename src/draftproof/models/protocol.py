@@ -49,7 +49,7 @@ class Session(ABC):
         """Another session of the model that has read the first `length` tokens of this one, and shares nothing with it that
         either could change. None: all of them, with the choice that `keep` still has after a pass.
 
-        UsageError where more than `self.length` tokens are asked for, and from sessions that `can_fork` says cannot."""
+        UsageError where more than `self.length` tokens are asked for, and from sessions that cannot be copied."""
         raise UsageError(f"a session of {self.model.name} cannot be copied")
 
     @abstractmethod

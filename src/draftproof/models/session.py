@@ -93,6 +93,8 @@ class HFSession(Session):
     def fork(self, length: int | None = None) -> HFSession:
         """As `Session.fork`. UsageError, too, for a length that cuts through a tree which waits for `keep`."""
         self._require_open()
+        if length is not None and not 0 <= length <= self.length:
+            raise UsageError(f"cannot fork at {length} tokens: the session holds {self.length}")
         copy = HFSession(self._model)
         copy._caches = {far: cache.fork() for far, cache in self._caches.items()}
         copy._far, copy._tokens = self._far, list(self._tokens)

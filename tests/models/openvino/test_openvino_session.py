@@ -151,6 +151,22 @@ def test_forks_share_pages_until_one_writes():
     near(extend(Step(session, [3])).logits[0], fresh_logits(model.module, [*ids, 1, 2, 3])[-1])
 
 
+def test_a_fork_of_a_tree_that_was_read_still_has_the_choice():
+    model = openvino("qwen2")
+    free = model._pages.num_free
+    session = model.open()
+    extend(Step(session, list(range(30))))
+    extend(Step(session, [3, 1, 2, 4], (-1, 0, 0, 1)))
+    fork = session.fork()
+    session.keep([0, 2])
+    fork.keep([0, 1, 3])
+    for one, before in ((session, [*range(30), 3, 2]), (fork, [*range(30), 3, 1, 4])):
+        assert list(one.tokens) == before
+        near(extend(Step(one, [7])).logits[0], fresh_logits(model.module, [*before, 7])[-1])
+        one.close()
+    assert model._pages.num_free == free, "every page is given back"
+
+
 def test_a_failed_pass_leaves_the_session_as_it_was(monkeypatch):
     model = openvino("llama")
     session = model.open()
