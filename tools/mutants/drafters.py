@@ -8,6 +8,7 @@ CONTRACT = ("drafters/test_contract.py",)
 BUILDER = ("drafters/test_builder.py", "drafters/test_recorded_laws.py", "core/test_near_laws.py", "core/test_tree_rules.py")
 MEMORIES = ("drafters/test_taking_in.py",)
 HEADS = ("drafters/test_heads.py", "exact/test_heads.py")
+FORKS = ("drafters/test_contract.py::test_a_fork_goes_its_own_way", "drafters/test_forks.py")
 
 DRAFTERS: tuple[Fault, ...] = (
     Fault(
@@ -243,5 +244,40 @@ DRAFTERS: tuple[Fault, ...] = (
         'return DraftModel(model, how, tree=config.shape, selection="iid", name=config.method)',
         "the siblings asked for are not those drawn",
         MEMORIES,
+    ),
+    Fault(
+        "drafters/draft_model.py",
+        "other._session = self._session.fork()",
+        "other._session = self._session",
+        "a fork reads with the session it was forked from",
+        FORKS,
+    ),
+    Fault(
+        "drafters/ngram.py",
+        "{ngram: list(places) for ngram, places in self._after.items()}",
+        "dict(self._after)",
+        "a fork enters its text into the other's index",
+        FORKS,
+    ),
+    Fault(
+        "drafters/other_tokenizer.py",
+        "self._session.fork(), dict(self._accepted)",
+        "self._session.fork(), self._accepted",
+        "forks count their routes together",
+        FORKS,
+    ),
+    Fault(
+        "drafters/stores/automaton.py",
+        "list(self.count), list(self.latest)",
+        "list(self.count), self.latest",
+        "forks of an automaton share where a stretch last ended",
+        FORKS,
+    ),
+    Fault(
+        "drafters/auto.py",
+        "{name: session.fork() for name, session in self._sessions.items()}",
+        "dict(self._sessions)",
+        "a fork of several drafters' session shares the members' states",
+        FORKS,
     ),
 )
