@@ -122,7 +122,9 @@ class Choosing(Protocol):
 
 
 class Drafter(ABC):
-    """name: as in `speculative_config["method"]`. selections: the kinds of draft it may build, so that a rule that cannot
+    """Anything that proposes tokens; made once, opened for every request.
+
+    name: as in `speculative_config["method"]`. selections: the kinds of draft it may build, so that a rule that cannot
     verify them is refused before the first token. memories: what it keeps from earlier requests and drafts from; () where
     requests share nothing. These three have no default.
 
