@@ -15,7 +15,7 @@ from typing import Any
 from draftproof.audit.drafting import TREES, kinds
 from draftproof.audit.exact import HORIZON, Case
 from draftproof.audit.guessing import guessed_kinds
-from draftproof.audit.toys import EOS, VOCAB, NothingAfterAnEnd, pairs
+from draftproof.audit.toys import EOS, VOCAB, NothingAfterAnEnd, ToyGrammar, pairs
 from draftproof.core.params import SamplingParams
 from draftproof.core.pipeline import LawPipeline
 from draftproof.core.rules import LOSSLESS
@@ -53,6 +53,7 @@ _CHANGES: dict[str, dict[str, Any]] = {
     "stop_token_ids": {"stop_token_ids": [EOS]},
     "max_tokens": {"max_tokens": 3},
     "nothing after an end": {"ignore_eos": False, "logits_processors": [NothingAfterAnEnd()]},
+    "structured_outputs": {"structured_outputs": ToyGrammar()},
     "all at once": {
         "temperature": 0.7,
         "top_p": 0.9,

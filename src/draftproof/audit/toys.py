@@ -36,6 +36,41 @@ class NothingAfterAnEnd:
 
 
 @dataclass(frozen=True)
+class ToyGrammar:
+    """A grammar over the three tokens that forbids one of them at every place, by all tokens generated before."""
+
+    vocab_size: int = VOCAB
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"grammar": "toy"}
+
+    def begin(self) -> ToyMatcher:
+        return ToyMatcher(())
+
+
+class ToyMatcher:
+    """A place in a text of `ToyGrammar`."""
+
+    def __init__(self, text: tuple[int, ...]) -> None:
+        self._text = text
+
+    def fork(self) -> ToyMatcher:
+        return ToyMatcher(self._text)
+
+    def consume(self, token: int) -> bool:
+        allowed = bool(self.mask()[token])
+        self._text = (*self._text, token)
+        return allowed
+
+    def mask(self) -> NDArray[np.bool_]:
+        forbidden = (2 * sum(self._text) + len(self._text) + 1) % VOCAB
+        return np.arange(VOCAB) != forbidden
+
+    def forced(self) -> tuple[int, ...]:
+        return ()
+
+
+@dataclass(frozen=True)
 class Pair:
     """A target and a draft model over the same three tokens."""
 

@@ -54,11 +54,7 @@ class Constraint:
 
     def allows(self, token: int, context: Sequence[int], path: Sequence[int] = ()) -> bool:
         """Whether `token` may come after `context + path`."""
-        text = self._text(context, path)
-        if text in self._masks:
-            return bool(self._masks[text][token])
-        state = self._state(text)
-        return state is not None and state.allows(token)
+        return bool(self.mask(context, path)[token])
 
     def forced(self, context: Sequence[int], path: Sequence[int] = ()) -> Path:
         """Tokens the grammar expects after `context + path`; () where several texts are possible."""

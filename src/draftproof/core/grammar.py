@@ -23,9 +23,6 @@ class Matcher(Protocol):
     def mask(self) -> Mask:
         """The tokens [vocab] that may come next, end tokens where the text may end."""
 
-    def allows(self, token: int) -> bool:
-        """Whether `mask()` has `token`, without making all of it."""
-
     def forced(self) -> tuple[int, ...]:
         """Tokens that the grammar expects next because the characters are certain; others may spell the same."""
 

@@ -133,6 +133,8 @@ class Generation:
                 step = proposal.send(output)
         except StopIteration:
             pass
+        if self.drafting is not None and builder.num_nodes == 0 and self.pipeline.constraint is not None:
+            builder = self._expected_by_grammar(builder)
         return Proposed(builder, perf_counter() - begin, forward)
 
     def _builder(self, chance: Chance) -> DraftBuilder:
@@ -146,6 +148,20 @@ class Generation:
             worth=None if length is None else length.room,
             ends=self.stopper.ends,
         )
+
+    def _expected_by_grammar(self, empty: DraftBuilder) -> DraftBuilder:
+        """Where the drafter has nothing: the tokens whose characters the grammar leaves no choice about, as guesses."""
+        constraint = self.pipeline.constraint
+        expected = constraint.forced(self.context) if constraint is not None and "fixed" in self.rule.selections else ()
+        if not expected:
+            return empty
+        longest = min(self.num_speculative_tokens, self.stopper.remaining - 1)
+        builder = DraftBuilder(empty.chance, depth=longest, vocab_size=self.session.model.vocab_size, ends=self.stopper.ends)
+        for token in expected:
+            if builder.room <= 0 or self.pipeline.forbids(token, self.context, builder.path()):
+                break
+            builder.guess(token)
+        return builder
 
     def _depth(self) -> int:
         """How deep the draft of this round may grow; asks `length`, and hands its choice to a drafter of several."""

@@ -94,10 +94,10 @@ class GuidanceMatcher:
 
     def consume(self, token: int) -> bool:
         if self._matcher.is_stopped():
-            allowed = self.allows(token)
+            allowed = bool(self.mask()[token])
             self._ended = True
             return allowed
-        taken = bool(self._matcher.try_consume_tokens([int(token)]) == 1)
+        taken = bool(self.mask()[token]) and bool(self._matcher.try_consume_tokens([int(token)]) == 1)
         self._ended = taken and self._matcher.stop_reason() == "EndOfSentence"
         return taken
 
@@ -108,13 +108,6 @@ class GuidanceMatcher:
             size = min(len(bits), self._vocab_size)
             found[:size] = bits[:size]
         return found
-
-    def allows(self, token: int) -> bool:
-        if self._ended or not 0 <= token < self._vocab_size:
-            return False
-        if self._matcher.is_stopped():
-            return bool(self.mask()[token])
-        return bool(self._matcher.validate_tokens([int(token)]) == 1)
 
     def forced(self) -> tuple[int, ...]:
         return () if self._matcher.is_stopped() else tuple(self._matcher.compute_ff_tokens())
