@@ -95,6 +95,14 @@ def test_every_bit_of_a_rounds_keys_counts(field):
 def test_the_length_of_a_prompt_and_the_order_of_fields_count():
     keys = [stream_key(0), stream_key(0, prompt=(0,)), stream_key(0, prompt=(0, 0)), stream_key(1), stream_key(0, 1)]
     keys += [stream_key(0, opening=1), stream_key(0, prompt=(1,)), stream_key(0, prompt=(0, 1)), stream_key(0, prompt=(1, 0))]
+    long = [0] * 5000
+    keys += [stream_key(0, prompt=[*long[:place], 1, *long[place:]]) for place in (0, 1, 2500, 4990, 5000)]
+    keys += [
+        stream_key(0, known=(1,)),
+        stream_key(0, known=(1, 0)),
+        stream_key(0, opening=1, known=(1,)),
+        stream_key(0, known=(2,)),
+    ]
     assert len(set(keys)) == len(keys)
     assert stream_key(-1) == stream_key(2**64 - 1), "64 bits of a seed"
 

@@ -159,11 +159,11 @@ def test_an_interrupt_in_a_forward_pass_leaves_the_decoder_usable(monkeypatch):
 def test_prompts_of_a_list_share_no_coins_and_each_is_what_it_is_alone(rule):
     """One seed for all: copies of a prompt differ, the first is its text alone, and each replays by the seed it reports."""
     made, params = decoder(rule=rule), SamplingParams(seed=11, **HOT)
-    prompts = [PROMPT, [7, 7, 3], PROMPT, PROMPT, [7, 7, 3]]
+    prompts = [PROMPT, [7, 7, 3], PROMPT, PROMPT, [7, 7, 3], PROMPT, PROMPT, PROMPT]
     together = made.generate(prompts, params)
     assert [result.seed for result in together[:2]] == [11, 11]
-    assert len({(tuple(prompt), result.seed) for prompt, result in zip(prompts, together, strict=True)}) == 5
-    assert len({(tuple(prompt), result.token_ids) for prompt, result in zip(prompts, together, strict=True)}) == 5
+    assert len({(tuple(prompt), result.seed) for prompt, result in zip(prompts, together, strict=True)}) == 8
+    assert len({(tuple(prompt), result.token_ids) for prompt, result in zip(prompts, together, strict=True)}) == 8
     for prompt, result in zip(prompts, together, strict=True):
         assert made.generate(prompt, SamplingParams(seed=result.seed, **HOT)).token_ids == result.token_ids
     plain = made.plain.generate(prompts, params)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from draftproof.core.chance import KeyedChance
 from draftproof.core.params import SamplingParams
 from draftproof.core.pipeline import LawPipeline
 from draftproof.core.records import ROOT, Draft, Verdict
@@ -47,6 +48,16 @@ def assert_cut(laws, bad):
     for path in [(), (0,), (0, 1)]:
         kept = laws.within_law(Verdict(path, 2))
         assert kept == (Verdict(path, 2) if len(path) < bad else Verdict((0, 1)[: bad - 1], CHAIN.tokens[bad - 1]))
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_nothing_is_asked_behind_an_end(temperature):
+    """A draft that ends the text has no row behind it: neither its law nor a draw from it is made."""
+    ended = Draft((0, 1), (ROOT, 0), ends=frozenset({1}))
+    asked = pipeline(logits_processors=[nothing_after(1)], temperature=temperature)
+    laws = RowLaws(asked, torch.zeros(3, 3).double(), CONTEXT, ended)
+    assert int(laws.draw(1, KeyedChance((1, 2), 2))) == 1
+    assert laws.row(1).tolist() == [0.0, 1.0, 0.0]
 
 
 @pytest.mark.parametrize("bad", [0, 1, 2])

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 
 from draftproof import SamplingParams, SpeculativeDecoder, TableModel
 from draftproof.decode.decoder import FOLLOWS_MEMORY
+from draftproof.drafters.auto import Auto
+from draftproof.drafters.retrieval import Retrieval
 from draftproof.drafters.stores.memory import Memory, take_opening
+from draftproof.drafters.stores.suffix_array import SuffixArray, build_suffix_array
 from draftproof.drafters.suffix import Suffix
 
 PROMPT = [0, 1, 2, 0, 1]
@@ -23,6 +27,7 @@ def test_no_two_requests_that_share_a_memory_have_a_number():
     with ThreadPoolExecutor(8) as pool:
         taken = list(pool.map(lambda _: take_opening((one, three)), range(400)))
     assert len(set(taken)) == 400
+    assert min(taken) == 5, "above every number taken before over either"
 
 
 @pytest.mark.parametrize("rule", ["token", "match"])
@@ -44,6 +49,31 @@ def test_the_seed_again_over_a_store_has_coins_of_its_own_where_drafts_shape_the
         made.generate(PROMPT, params)
     plain = made.plain._generation(made.target.open(), tuple(PROMPT), params, 0, False).chance_at(0).key
     assert (set(streams) == {plain}) if rule == "match" else (len({plain, *streams}) == 4)
+
+
+def test_a_drafter_of_several_has_the_memories_of_all_and_every_one_is_numbered():
+    first, second = Suffix(max_cached_requests=4), Suffix(max_cached_requests=4)
+    made = Auto({"suffix": first, "other": second})
+    assert made.memories == (*first.memories, *second.memories)
+    config = {"num_speculative_tokens": 2, "rule": "token"}
+    both = SpeculativeDecoder(made, TARGET, speculative_config=config)
+    alone = SpeculativeDecoder(second, TARGET, speculative_config=config)
+    keys = set()
+    for decoder in (both, alone, both):
+        keys.add(decoder._stream(tuple(PROMPT), SamplingParams(seed=3), 0))
+    assert len(keys) == 3 and [memory.num_openings for memory in made.memories] == [3, 3]
+
+
+def test_what_was_written_before_is_in_the_stream_by_its_content():
+    """The same request over the same corpus is the same text; over another one its coins are others."""
+
+    def key(*text, rule="token"):
+        drafter = Retrieval(SuffixArray(build_suffix_array([np.asarray(text)])), trees=False)
+        made = SpeculativeDecoder(drafter, TARGET, speculative_config={"num_speculative_tokens": 2, "rule": rule})
+        return made._stream(tuple(PROMPT), SamplingParams(seed=3), 0)
+
+    assert key(0, 1, 2) == key(0, 1, 2) != key(0, 1, 1)
+    assert key(0, 1, 2, rule="match") == key(0, 1, 1, rule="match")
 
 
 @pytest.mark.parametrize(("rule", "kept", "said"), [("token", 4, True), ("token", 0, False), ("match", 4, False)])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+import numpy as np
 import pytest
 
 from draftproof import TableModel
@@ -9,6 +12,13 @@ from draftproof.audit.exact import TOLERANCE
 from draftproof.audit.requests import Case, EnumeratedDecoder, prove_requests
 from draftproof.core.chance import stream_key
 from draftproof.core.round_costs import RoundCosts
+from draftproof.drafters.auto import Auto
+from draftproof.drafters.draft_model import DraftModel
+from draftproof.drafters.ngram_cache import NGramCache
+from draftproof.drafters.prediction import Prediction
+from draftproof.drafters.retrieval import Retrieval
+from draftproof.drafters.stores.ngram_tables import StoredTable, build_tables
+from draftproof.drafters.stores.suffix_array import SuffixArray, build_suffix_array
 from draftproof.drafters.suffix import Suffix
 
 ENDING = TableModel([[0.4, 0.3, 0.3]] * 3, eos_token_ids=[2])
@@ -42,6 +52,24 @@ def live():
     return Case(lambda: EnumeratedDecoder(draft, target, speculative_config=config), ((0, 0), (0,)), (3, 4))
 
 
+def knowing(what, rule, drafter, config=None):
+    """The same request again, over the text that it gave before."""
+    config = {"num_speculative_tokens": 2, "rule": rule} | (config or {})
+    return Case(
+        lambda: EnumeratedDecoder(drafter(), GOING_ON, speculative_config=config), ((0, 0), (0, 0)), (2, 3), False, knowing=what
+    )
+
+
+def auto_with_prediction():
+    return Auto({"prediction": Prediction(), "draft_model": DraftModel(SURE)})
+
+
+def corpus_of(text, kind):
+    if kind == "retrieval":
+        return Retrieval(SuffixArray(build_suffix_array([np.asarray(text)])), trees=False)
+    return NGramCache(StoredTable(build_tables([np.asarray(text)], least=1)))
+
+
 TWO_PROMPTS, COPIES = ((0, 0), (0,)), ((0,), (0,))
 CASES = {
     **{f"schedule, two prompts, {rule}": schedule(TWO_PROMPTS, rule) for rule in ("token", "block")},
@@ -49,6 +77,13 @@ CASES = {
     **{f"store, {rule}": store(rule) for rule in DRAFTS_MATTER},
     "store, copies side by side": store("token", together=True),
     "live": live(),
+    **{f"prediction, {rule}": knowing("prediction", rule, Prediction) for rule in DRAFTS_MATTER},
+    "prediction within auto": knowing("prediction", "token", auto_with_prediction, {"num_speculative_tokens": 1}),
+    **{
+        f"corpus, {kind}, {rule}": knowing("corpus", rule, partial(corpus_of, (0, 0, 1, 0, 0, 1), kind))
+        for kind in ("retrieval", "ngram_cache")
+        for rule in ("token", "rrs")
+    },
 }
 
 
@@ -73,8 +108,15 @@ def clock(monkeypatch):
 def plant(monkeypatch, fault):
     """Leave the prompt, the copy or the opening of the memory out of the keys."""
     keyed = {
-        "prompt": lambda seed, sample=0, *, prompt=(), opening=0: stream_key(seed, sample, opening=opening),
-        "opening": lambda seed, sample=0, *, prompt=(), opening=0: stream_key(seed, sample, prompt=prompt),
+        "prompt": lambda seed, sample=0, *, prompt=(), opening=0, known=(): stream_key(
+            seed, sample, opening=opening, known=known
+        ),
+        "opening": lambda seed, sample=0, *, prompt=(), opening=0, known=(): stream_key(
+            seed, sample, prompt=prompt, known=known
+        ),
+        "known": lambda seed, sample=0, *, prompt=(), opening=0, known=(): stream_key(
+            seed, sample, prompt=prompt, opening=opening
+        ),
     }
     if fault == "copy":
         monkeypatch.setattr("draftproof.decode.base.with_seeds_of_their_own", list)
@@ -104,6 +146,9 @@ def test_where_the_text_follows_the_seed_the_same_request_is_the_same_text_with_
         ("prompt", "live", 0.005),
         ("copy", "schedule, copies", 0.04),
         *[("opening", f"store, {rule}", 0.1) for rule in DRAFTS_MATTER],
+        *[("known", f"prediction, {rule}", 0.05) for rule in DRAFTS_MATTER],
+        ("known", "prediction within auto", 0.02),
+        *[("known", f"corpus, {kind}, {rule}", 0.02) for kind in ("retrieval", "ngram_cache") for rule in ("token", "rrs")],
     ],
 )
 def test_a_key_without_it_is_seen_in_one_requests_own_law(fault, name, least, clock, monkeypatch):

@@ -10,13 +10,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from numpy import asarray
 
 from draftproof.core.chance import Purpose
 from draftproof.core.enumerate import EnumeratingChance, outcomes, round_key
 from draftproof.core.params import SamplingParams
 from draftproof.decode.decoder import SpeculativeDecoder
+from draftproof.drafters.ngram_cache import NGramCache
+from draftproof.drafters.protocol import Drafter
+from draftproof.drafters.retrieval import Retrieval
+from draftproof.drafters.stores.ngram_tables import StoredTable, build_tables
+from draftproof.drafters.stores.suffix_array import SuffixArray, build_suffix_array
 from draftproof.models.table import TableModel
 
 Text = tuple[int, ...]
@@ -57,13 +64,15 @@ class EnumeratedDecoder(SpeculativeDecoder):
 @dataclass(frozen=True)
 class Case:
     """make: a decoder, before its first request. prompts, limits: of each request, all with one seed. together: as one list, or
-    call after call."""
+    call after call. knowing: what the second request drafts from once the first one's text is there, a prediction or a corpus
+    of it; None: nothing."""
 
     make: Callable[[], EnumeratedDecoder]
     prompts: tuple[Text, ...]
     limits: tuple[int, ...]
     together: bool = True
     seed: int = 5
+    knowing: Literal["prediction", "corpus"] | None = None
 
     def params(self) -> list[SamplingParams]:
         """Every request's."""
@@ -76,8 +85,26 @@ class Case:
         prompts = [list(prompt) for prompt in self.prompts]
         if self.together:
             return tuple(result.token_ids for result in made.generate(prompts, self.params()))
-        pairs = zip(prompts, self.params(), strict=True)
-        return tuple(made.generate(prompt, params).token_ids for prompt, params in pairs)
+        found: list[Text] = []
+        for prompt, params in zip(prompts, self.params(), strict=True):
+            if found and self.knowing == "prediction":
+                params = replace(params, prediction=found[0])
+            if found and self.knowing == "corpus":
+                made = over_corpus(made, (*prompt, *found[0]))
+                made.world = world
+            found.append(made.generate(prompt, params).token_ids)
+        return tuple(found)
+
+
+def over_corpus(made: EnumeratedDecoder, text: Text) -> EnumeratedDecoder:
+    """The same decoder with a store of `text` in the place of its own, often enough for any threshold."""
+    documents = [asarray(text)] * 4
+    if isinstance(made.drafter, Retrieval):
+        drafter: Drafter = Retrieval(SuffixArray(build_suffix_array(documents)), trees=False)
+    else:
+        drafter = NGramCache(StoredTable(build_tables(documents, least=1)))
+    config = {"num_speculative_tokens": made.config.num_speculative_tokens, "rule": made.rule.name}
+    return EnumeratedDecoder(drafter, made.target, speculative_config=config)
 
 
 @dataclass(frozen=True)

@@ -85,11 +85,17 @@ def unit_interval(words: tuple[int, int]) -> float:
     return ((words[0] >> 5) * 67108864 + (words[1] >> 6)) / 9007199254740992.0
 
 
-def stream_key(seed: int, sample: int = 0, *, prompt: Sequence[int] = (), opening: int = 0) -> tuple[int, int]:
+def stream_key(
+    seed: int, sample: int = 0, *, prompt: Sequence[int] = (), opening: int = 0, known: Sequence[int] = ()
+) -> tuple[int, int]:
     """The Threefry key of one sequence: 64 bits of BLAKE2b (RFC 7693) over 64-bit words.
 
     seed: 64 bits. sample: which of the texts of one request. prompt: its token ids, so that prompts with one seed share
-    nothing. opening: which request it is over the memory of a drafter that learns, where that may matter; 0 elsewhere."""
+    nothing. opening: which request it is over the memory of a drafter that learns, where that may matter; 0 elsewhere.
+    known: texts that were there before and that drafts may repeat, where that may matter: made with this seed, they would know
+    the coins that judge them."""
+    if known:
+        opening = _hashed((opening, *known), purpose=b"known")
     high, low = divmod(_hashed((seed, sample, opening, *prompt)), 1 << 32)
     return high, low
 

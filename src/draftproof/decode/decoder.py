@@ -154,9 +154,12 @@ class SpeculativeDecoder(Decoder):
 
     def _stream(self, ids: tuple[int, ...], params: SamplingParams, index: int) -> tuple[int, int]:
         """The stream of sample `index`: plain decoding's where the text follows the seed; elsewhere no request over a memory
-        shares it with another one."""
-        memories = () if self.rule.text_follows_seed or self.drafter is None else self.drafter.memories
-        return stream_key(params.seed or 0, index, prompt=ids, opening=take_opening(memories))
+        shares it with another one, and none over texts that were there before with one that may have written them."""
+        drafter = None if self.rule.text_follows_seed else self.drafter
+        if drafter is None:
+            return stream_key(params.seed or 0, index, prompt=ids)
+        known = [*([drafter.known_texts] if drafter.known_texts else []), *(params.prediction or ())]
+        return stream_key(params.seed or 0, index, prompt=ids, opening=take_opening(drafter.memories), known=known)
 
     def rule_for(self, params: SamplingParams) -> Rule:
         """At temperature 0 every lossless rule is `match`, which needs no laws."""

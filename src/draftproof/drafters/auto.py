@@ -48,6 +48,10 @@ class Auto(Drafter):
     def members(self) -> Mapping[str, Drafter]:
         return self._members
 
+    @property
+    def known_texts(self) -> int:
+        return sum(member.known_texts for member in self._members.values()) % 2**64
+
     def open(self, request: Request) -> AutoSession:
         return AutoSession(self.members, request)
 

@@ -216,7 +216,10 @@ class DraftBuilder:
             raise UsageError(
                 "a drafter drew from a law with NaN, a negative entry or no mass; report it by invalid_law() instead"
             )
-        return law / float(total)
+        law = law / float(total)
+        if is_numpy_array(law):
+            law.flags.writeable = False
+        return law
 
     def _draw(self, law: Array, parent: int) -> int:
         token = int(self.chance.draw_draft(law, len(self._tokens), self._depth_of(parent)))

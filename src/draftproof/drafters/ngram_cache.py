@@ -39,6 +39,10 @@ class NGramCache(Drafter):
     def __init__(self, stored: StoredTable | None = None) -> None:
         self.stored = stored
 
+    @property
+    def known_texts(self) -> int:
+        return 0 if self.stored is None else self.stored.digest
+
     def open(self, request: Request) -> NGramCacheSession:
         return NGramCacheSession(self, request)
 

@@ -148,6 +148,12 @@ class Drafter(ABC):
     network: Any = None
     tokens_a_step: int = 1
 
+    @property
+    def known_texts(self) -> int:
+        """A digest of what was written before the request and may be drafted (a corpus, its tables); 0 where nothing is. A
+        text of this seed among it would know the coins that judge its drafts."""
+        return 0
+
     @abstractmethod
     def open(self, request: Request) -> DraftSession:
         """The state for one request; called once per sequence."""

@@ -38,6 +38,10 @@ class Retrieval(Drafter):
     def __init__(self, corpus: SuffixArray, max_nodes: int = 32, *, trees: bool = True) -> None:
         self.corpus, self.max_nodes, self.trees = corpus, max_nodes, trees
 
+    @property
+    def known_texts(self) -> int:
+        return self.corpus.digest
+
     def most_read(self, depth: int) -> int:
         """The most tokens of a draft of at most `depth` levels."""
         return self.max_nodes if self.trees else depth

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from draftproof.drafters.stores.memory import digest_of
 
 LONGEST = 4
 """Tokens of the longest n-gram, as in llama.cpp."""
@@ -50,6 +53,11 @@ class StoredTable:
 
     def __init__(self, arrays: Mapping[str, Array]) -> None:
         self._arrays = arrays
+
+    @cached_property
+    def digest(self) -> int:
+        """64 bits that the tables of another corpus do not have."""
+        return digest_of([self._arrays[name] for name in sorted(self._arrays)])
 
     def counts(self, ngram: tuple[int, ...]) -> Counts:
         """As `GrowingTable.counts`; in ascending order of count."""

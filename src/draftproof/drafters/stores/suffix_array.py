@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from draftproof.drafters.stores.memory import digest_of
 
 SORTED = 64
 END = 0xFFFFFFFF
@@ -28,6 +31,11 @@ class SuffixArray:
         self.text, self.suffixes = arrays["text"], arrays["suffixes"]
         self._tokens = self.text.view(">u4")
         self._bytes, self._order = self.text.view(np.uint8).data, self.suffixes.data
+
+    @cached_property
+    def digest(self) -> int:
+        """64 bits that another corpus does not have."""
+        return digest_of([self.text])
 
     def longest_match(self, context: Sequence[int], most: int, least: int = 1) -> tuple[int, Array]:
         """(length, where it occurs) for the longest of the context's last `least` to `most` tokens that occur here; length 0
