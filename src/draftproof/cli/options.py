@@ -109,7 +109,9 @@ DRAFT_FLAGS: Flags = {
 """Which target, and how drafts for it are made and verified."""
 
 _SAMPLING_FIELDS = tuple(
-    name for name in (*LAW_FLAGS, *END_FLAGS, *TEXT_FLAGS) if name not in ("logit_bias", "no_skip_special_tokens")
+    name
+    for name in (*LAW_FLAGS, *END_FLAGS, *TEXT_FLAGS)
+    if name not in ("logit_bias", "no_skip_special_tokens", "structured_outputs")
 )
 
 
@@ -143,6 +145,8 @@ def sampling_overrides(flags: Mapping[str, Any], tokens: int = DEFAULT_MAX_TOKEN
     given = {name: flags[name] for name in _SAMPLING_FIELDS if not _unset(flags.get(name))}
     if flags["logit_bias"] is not None:
         given["logit_bias"] = _biases(parse_json("--logit-bias", flags["logit_bias"]))
+    if flags.get("structured_outputs") is not None:
+        given["structured_outputs"] = _json_or_file("--structured-outputs", flags["structured_outputs"])
     if flags.get("no_skip_special_tokens"):
         given["skip_special_tokens"] = False
     given.setdefault("max_tokens", max(tokens, given.get("min_tokens", 0)))
@@ -285,6 +289,17 @@ def _read_tools(file: Path) -> Any:
         raise UsageError(f"--tools {file} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     except (ValueError, RecursionError) as error:
         raise UsageError(f"--tools {file} is not JSON: {error}") from error
+
+
+def _json_or_file(flag: str, given: str) -> Any:
+    """JSON, or the file that holds it."""
+    path = Path(given)
+    if given.lstrip().startswith("{") or not path.is_file():
+        return parse_json(flag, given)
+    try:
+        return parse_json(flag, path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{flag} {path} cannot be read: {error}") from error
 
 
 def _biases(values: Mapping[str, Any]) -> dict[int, Any]:

@@ -97,6 +97,16 @@ Logprobs = Annotated[
     ),
 ]
 
+Structured = Annotated[
+    str | None,
+    _sampling(
+        "--structured-outputs",
+        metavar="JSON",
+        help='Keep the text to a grammar: one of {"json": SCHEMA}, {"regex": "..."}, {"choice": [...]}, {"grammar": "..."} or '
+        '{"json_object": true}; or the name of a file that holds one.',
+    ),
+]
+
 Flags = Mapping[str, tuple[Any, Any]]
 """Name of a parameter -> its annotation and its default."""
 
@@ -124,6 +134,7 @@ TEXT_FLAGS: Flags = {
     "include_stop_str_in_output": (IncludeStop, False),
     "ignore_eos": (IgnoreEos, False),
     "no_skip_special_tokens": (KeepSpecial, False),
+    "structured_outputs": (Structured, None),
     "n": (Samples, None),
     "logprobs": (Logprobs, None),
 }

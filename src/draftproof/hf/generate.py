@@ -12,8 +12,10 @@ from typing import Any
 import torch
 from transformers.generation.utils import GenerateDecoderOnlyOutput
 
+from draftproof.core.grammar import Grammar
 from draftproof.core.params import SamplingParams
 from draftproof.core.records import Round
+from draftproof.core.structured import StructuredOutputs
 from draftproof.decode.config import SpeculativeConfig
 from draftproof.decode.decoder import SpeculativeDecoder
 from draftproof.decode.rows import Row, run_rows
@@ -49,6 +51,7 @@ def generate(
     target_tokenizer: Any = None,
     drafter_tokenizer: Any = None,
     prediction: Sequence[int] | None = None,
+    structured_outputs: Mapping[str, Any] | None = None,
     streamer: Any = None,
     synced_gpus: bool = False,
     **model_inputs: Any,
@@ -58,7 +61,8 @@ def generate(
     drafter: a method name ("ngram", "none"), a speculative_config mapping, a transformers model that drafts, or a Drafter of
     your own. speculative_config: length and rule beside a model or a Drafter. target_tokenizer, drafter_tokenizer: for a model
     that drafts with a tokenizer of its own (transformers keeps `tokenizer` and `assistant_tokenizer` to itself). prediction:
-    ids that much of every row's answer is expected to repeat, for the drafter "prediction".
+    ids that much of every row's answer is expected to repeat, for the drafter "prediction". structured_outputs: a grammar that
+    every row keeps to, as in `SamplingParams`; it needs `target_tokenizer`.
 
     Returns the tensor transformers would: prompts with what follows, rows filled up with the padding id; greedy decoding gives
     the same ids. Sampling draws its seed from torch's global generator, so `torch.manual_seed` replays it.
@@ -79,10 +83,13 @@ def generate(
     if streamer is not None and len(batch) > 1:
         raise UsageError("a streamer needs a batch of one, as in transformers")
     with _training_kept(model, drafter):
-        tokenizers = (target_tokenizer, drafter_tokenizer)
+        of_the_grammar = structured_outputs is not None and drafter_tokenizer is None
+        tokenizers = (None if of_the_grammar else target_tokenizer, drafter_tokenizer)
         decoder_of = partial(_decoder, drafter, speculative_config, tokenizers)
         job = _Job(
-            model, decoder_of, logits_processor or (), stopping_criteria or (), generation_config, batch, prediction=prediction
+            *(model, decoder_of, logits_processor or (), stopping_criteria or (), generation_config, batch),
+            prediction=prediction,
+            grammar_of=partial(_grammar, structured_outputs, target_tokenizer),
         )
         texts, statistics = job.run(input_ids, streamer)
     sequences: Any = _together(input_ids, texts, generation_config)
@@ -108,9 +115,11 @@ class _Job:
         batch: Sequence[asked.Row],
         *,
         prediction: Sequence[int] | None,
+        grammar_of: Callable[[HFModel], Grammar | None],
     ) -> None:
         target = _wrap(model)
         self._eos = target.eos_token_ids = eos_token_ids(criteria, target.vocab_size)
+        self._grammar = grammar_of(target)
         self._decoder = decoder_of(target)
         self._processors, self._batch, self._prediction = processors, batch, prediction
         self._samples = config.num_return_sequences or 1
@@ -166,12 +175,24 @@ class _Job:
             eos=set(self._eos),
             seed=seed,
         )
-        return params if self._prediction is None else replace(params, prediction=self._prediction)
+        return replace(params, prediction=self._prediction, structured_outputs=self._grammar)
 
     def _stopper(self, row: asked.Row, device: torch.device) -> CriteriaStopper:
         room = self._decoder.target.max_length
         limit = self._limit if room is None else min(self._limit, room - len(row.prompt))
         return CriteriaStopper(row, eos=self._eos, limit=limit, criteria=self._others, device=device)
+
+
+def _grammar(asked_for: Mapping[str, Any] | None, tokenizer: Any, target: HFModel) -> Grammar | None:
+    """The grammar of structured outputs for this target."""
+    if asked_for is None:
+        return None
+    wanted = StructuredOutputs.from_dict(asked_for)
+    if tokenizer is None:
+        raise UsageError("structured_outputs needs target_tokenizer, which says how the grammar is spelled in token ids")
+    from draftproof.grammars.guidance import compile_grammar
+
+    return compile_grammar(wanted, tokenizer, vocab_size=target.vocab_size, eos_token_ids=target.eos_token_ids)
 
 
 class _RowDecoder(SpeculativeDecoder):
