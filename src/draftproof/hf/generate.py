@@ -83,8 +83,8 @@ def generate(
     if streamer is not None and len(batch) > 1:
         raise UsageError("a streamer needs a batch of one, as in transformers")
     with _training_kept(model, drafter):
-        of_the_grammar = structured_outputs is not None and drafter_tokenizer is None
-        tokenizers = (None if of_the_grammar else target_tokenizer, drafter_tokenizer)
+        for_grammar = structured_outputs is not None and drafter_tokenizer is None
+        tokenizers = (None if for_grammar else target_tokenizer, drafter_tokenizer)
         decoder_of = partial(_decoder, drafter, speculative_config, tokenizers)
         job = _Job(
             *(model, decoder_of, logits_processor or (), stopping_criteria or (), generation_config, batch),
@@ -95,11 +95,8 @@ def generate(
     sequences: Any = _together(input_ids, texts, generation_config)
     if streamer is not None:
         streamer.end()
-    return (
-        SpeculativeOutput(sequences=sequences, statistics=statistics)
-        if generation_config.return_dict_in_generate
-        else sequences
-    )
+    whole = generation_config.return_dict_in_generate
+    return SpeculativeOutput(sequences=sequences, statistics=statistics) if whole else sequences
 
 
 class _Job:
