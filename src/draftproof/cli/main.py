@@ -32,6 +32,7 @@ PROGRAM = "draftproof"
 VERBS = {
     "generate": "Generate text from a prompt, plainly or speculatively, or both side by side.",
     "chat": "Talk with a model; a turn reads only what is new.",
+    "serve": "Serve a model to OpenAI's clients, every request drafted and batched beside the others.",
     "pull": "Fetch the default model and keep it in the cache.",
     "plan": "Foretell whether speculation pays, with which drafter and which draft length.",
     "bench": "Measure ways of generating against plain decoding, on the same prompts.",

@@ -8,7 +8,7 @@ acceptance are each one's own.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from draftproof.decode.failures import belongs_to_one_row
@@ -53,21 +53,20 @@ class _Turn:
 
 @dataclass
 class Batch:
-    """Samples that run beside one another. draft_length: by batch size, or None for every sample's own."""
+    """Samples that run beside one another. draft_length: by batch size, or None for every sample's own. piece: most tokens of
+    prompts that one round reads for all samples together before their first rounds; None reads every prompt at once."""
 
     draft_length: BatchSchedule | None = None
     samples: list[Sample] = field(default_factory=list)
+    piece: int | None = None
 
     def round(self) -> list[Sample]:
-        """One round of every sample. Those that have ended leave, their drafters closed, and are returned; their target
+        """One round of every sample, or a piece of its prompt. Those that have ended leave, their drafters closed, and are
+        returned; their target
         sessions stay open. Whatever this raises is no sample's own error, and all of them are closed."""
-        size = len(self.samples)
         begun: list[_Turn] = []
         try:
-            for sample in self.samples:
-                if not sample.ended():
-                    set_draft_length(sample, self.draft_length, size)
-                    begun.append(_Turn(sample, sample.round()))
+            begun.extend(self._turns())
             self._run(begun)
         except BaseException:
             for turn in begun:
@@ -81,6 +80,19 @@ class Batch:
         for sample in self.samples:
             sample.generation.close()
         self.samples = []
+
+    def _turns(self) -> Iterator[_Turn]:
+        """What each sample does in this round. Where the pieces of the prompts before it have used the round up, it waits."""
+        size, left = len(self.samples), self.piece
+        for sample in self.samples:
+            if sample.ended():
+                continue
+            if self.piece is None or left is None or sample.unread <= self.piece or not sample.reads_ahead:
+                set_draft_length(sample, self.draft_length, size)
+                yield _Turn(sample, sample.round())
+            elif left > 0:
+                yield _Turn(sample, sample.read(left))
+                left -= min(left, sample.unread - 1)
 
     def _run(self, turns: Sequence[_Turn]) -> None:
         waiting = [turn for turn in turns if turn.advance(None)]

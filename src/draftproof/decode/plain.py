@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from time import perf_counter
+from typing import ClassVar
 
 from draftproof.core.chance import Chance
 from draftproof.core.params import SamplingParams
@@ -13,12 +14,16 @@ from draftproof.core.records import Round, Seconds
 from draftproof.decode.logprobs import TokenLogprobs, row_logprobs
 from draftproof.decode.scoring import score_prompt
 from draftproof.decode.stopping import Stopper
+from draftproof.drafters.protocol import DraftSession, Wants
 from draftproof.models.protocol import Output, Session, Step
 
 
 @dataclass
 class PlainGeneration:
-    """One sequence decoded by the target alone; used like `Generation`."""
+    """One sequence decoded by the target alone; used like `Generation`, with no drafter that would want anything."""
+
+    drafting: ClassVar[DraftSession | None] = None
+    wants: ClassVar[Wants] = Wants()
 
     session: Session
     context: list[int]

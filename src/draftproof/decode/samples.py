@@ -7,15 +7,17 @@ from itertools import groupby
 from time import perf_counter
 from typing import Any, Protocol
 
+from draftproof.core.params import SamplingParams
 from draftproof.core.records import Round
 from draftproof.decode.drive import drive
 from draftproof.decode.failures import explain
 from draftproof.decode.logprobs import TokenLogprobs
+from draftproof.decode.reading import Reading, read_ahead
 from draftproof.decode.result import Completion, Piece
 from draftproof.decode.statistics import Statistics
-from draftproof.decode.stopping import Stopper
+from draftproof.decode.stopping import Finish, Stopper
 from draftproof.decode.text import Detokenizer, decode_all
-from draftproof.models.protocol import Output, Session, Step
+from draftproof.models.protocol import Output, Step
 
 
 class Cancel(Protocol):
@@ -24,11 +26,10 @@ class Cancel(Protocol):
     def is_set(self) -> bool: ...
 
 
-class Sequenced(Protocol):
+class Sequenced(Reading, Protocol):
     """What `Generation` and `PlainGeneration` have in common."""
 
-    session: Session
-    context: list[int]
+    params: SamplingParams
     stopper: Stopper
     logprobs: list[TokenLogprobs]
     prompt_logprobs: list[TokenLogprobs | None]
@@ -66,7 +67,7 @@ class Sample:
         self.num_speculative_tokens = generation.num_speculative_tokens
         self._num_prompt_tokens = len(generation.context)
         self._num_cached_tokens = generation.session.length
-        self._released = 0
+        self._released = self._shown_rounds = self._shown_tokens = 0
         self._begin = perf_counter()
         self.rounds: list[Round] = []
         self.notes: dict[str, None] = {}
@@ -88,6 +89,20 @@ class Sample:
         self.seconds = perf_counter() - self._begin
         self.first_token_seconds = self.first_token_seconds or self.seconds
 
+    @property
+    def unread(self) -> int:
+        """Tokens of the context that the next round reads beside its draft; one, once the prompt is read."""
+        return len(self.generation.context) - self.generation.session.length
+
+    @property
+    def reads_ahead(self) -> bool:
+        """Whether the prompt may be read in pieces before the first round; one that is scored is read by that round itself."""
+        return self.generation.params.prompt_logprobs is None
+
+    def read(self, count: int) -> Generator[Step, Output, None]:
+        """Read `count` more tokens of the prompt, and leave at least one to the next round."""
+        return read_ahead(self.generation, min(count, self.unread - 1))
+
     def fail(self, error: Exception) -> None:
         """End the text with what has been committed, because of `error`."""
         self.error = error
@@ -104,21 +119,29 @@ class Sample:
 
     def pieces(self) -> Iterator[Piece]:
         """The same rounds as text: one piece for each stretch of tokens of one origin."""
-        count = 0
-        for record in self.run():
-            finish = self.generation.stopper.finish
-            pairs = groupby(zip(record.origins, record.tokens, strict=True), key=lambda pair: pair[0])
-            stretches = [(origin, tuple(token for _, token in group)) for origin, group in pairs]
-            for number, (origin, tokens) in enumerate(stretches):
-                count += len(tokens)
-                ended = finish if number == len(stretches) - 1 else None
-                text = self._release(count, ends=ended is not None)
-                reason, stop_reason = (ended.reason, ended.stop_reason) if ended else (None, None)
-                yield Piece(text, tokens, origin, reason, stop_reason, self._index)
+        for _ in self.run():
+            yield from self.new_pieces()
+        yield from self.new_pieces()
+
+    def new_pieces(self) -> Iterator[Piece]:
+        """The text of the rounds since the last call, and what was held back when the caller has cancelled."""
+        rounds, self._shown_rounds = self.rounds[self._shown_rounds :], len(self.rounds)
+        for record in rounds:
+            yield from self._pieces_of(record, self.generation.stopper.finish if record is self.rounds[-1] else None)
         finish = self.generation.stopper.finish
         if finish is not None and finish.reason == "abort":
             origin = self.rounds[-1].origins[-1] if self.rounds else "plain"
-            yield Piece(self._release(count, ends=True), (), origin, finish.reason, None, self._index)
+            yield Piece(self._release(self._shown_tokens, ends=True), (), origin, finish.reason, None, self._index)
+
+    def _pieces_of(self, record: Round, finish: Finish | None) -> Iterator[Piece]:
+        pairs = groupby(zip(record.origins, record.tokens, strict=True), key=lambda pair: pair[0])
+        stretches = [(origin, tuple(token for _, token in group)) for origin, group in pairs]
+        for number, (origin, tokens) in enumerate(stretches):
+            self._shown_tokens += len(tokens)
+            ended = finish if number == len(stretches) - 1 else None
+            text = self._release(self._shown_tokens, ends=ended is not None)
+            reason, stop_reason = (ended.reason, ended.stop_reason) if ended else (None, None)
+            yield Piece(text, tokens, origin, reason, stop_reason, self._index)
 
     def completion(self, stats: Statistics, wants_logprobs: bool) -> Completion:
         """The finished sample."""

@@ -1,0 +1,118 @@
+"""From the fields of a body to `SamplingParams`: the one place that knows both names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from draftproof.core.params import SamplingParams
+from draftproof.errors import UsageError
+from draftproof.serve.errors import ApiError, of_usage, refuse
+from draftproof.serve.schemas import ChatBody, CompletionBody, Prediction, Sampled
+
+SAME_NAME = (
+    *("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty"),
+    *("bad_words", "allowed_token_ids", "min_tokens", "stop", "stop_token_ids", "include_stop_str_in_output"),
+    *("ignore_eos", "skip_special_tokens", "seed", "n", "prompt_logprobs"),
+)
+"""Fields that are called the same in a body and in `SamplingParams`."""
+
+DEFAULT_COMPLETION_TOKENS = 16
+"""max_tokens of a completion that says none, in OpenAI's reference as in vLLM; a chat's answer ends by itself."""
+
+MOST_BIAS = 100
+MOST_STOPS = 64
+
+
+def asked(body: Sampled) -> dict[str, Any]:
+    """What the body says, by the name in `SamplingParams`; null is what was left out."""
+    found = {name: value for name in SAME_NAME if (value := getattr(body, name)) is not None}
+    if body.logit_bias is not None:
+        found["logit_bias"] = _biases(body.logit_bias)
+    if body.prediction is not None:
+        found["prediction"] = _text(body.prediction)
+    if isinstance(body.stop, list) and len(body.stop) > MOST_STOPS:
+        refuse("stop", f"stop has {len(body.stop)} strings; allowed: up to {MOST_STOPS}")
+    if body.stop in ("", [""]) or (isinstance(body.stop, list) and "" in body.stop):
+        refuse("stop", "stop holds an empty string, which would end every text")
+    return found
+
+
+def completion_tokens(body: CompletionBody) -> tuple[str, int | None]:
+    """The field that limits the text, and the limit."""
+    return "max_tokens", DEFAULT_COMPLETION_TOKENS if body.max_tokens is None else body.max_tokens
+
+
+def chat_tokens(body: ChatBody) -> tuple[str, int | None]:
+    """The same for a chat, where OpenAI has two names for it."""
+    if None not in (body.max_tokens, body.max_completion_tokens) and body.max_tokens != body.max_completion_tokens:
+        refuse("max_tokens", "max_tokens and max_completion_tokens say different things: leave one of them out")
+    if body.max_completion_tokens is not None:
+        return "max_completion_tokens", body.max_completion_tokens
+    return "max_tokens", body.max_tokens
+
+
+def sampling_params(
+    given: Mapping[str, Any], max_tokens: int | None, config: Any, num_prompt_tokens: int, vocab_size: int
+) -> SamplingParams:
+    """Complete parameters: what was asked, over what the model's generation config says, at temperature 1 unless one of them
+    names another. ApiError, with the field, for what cannot be honoured."""
+    for name, value in given.items():
+        try:
+            SamplingParams(**{name: value})
+        except UsageError as error:
+            if name not in ("n", "min_tokens"):  # judged beside the temperature and max_tokens
+                raise of_usage(error, name) from error
+    values = {**given, "max_tokens": max_tokens}
+    values.setdefault("temperature", getattr(config, "temperature", None) or 1.0)
+    try:
+        if config is None:
+            return SamplingParams(**values)
+        if getattr(config, "top_k", None) is None:
+            values.setdefault("top_k", 0)  # transformers' silent 50: nobody has said it
+        return SamplingParams.from_generation_config(
+            config, num_prompt_tokens=num_prompt_tokens, vocab_size=vocab_size, **values
+        )
+    except UsageError as error:
+        named = next((name for name in values if str(error).startswith(f"{name} ")), None)
+        raise of_usage(error, named) from error
+
+
+def check_form(body: Sampled) -> None:
+    """ApiError for a form of answer that there is not."""
+    if body.response_format is not None and body.response_format.type != "text":
+        refuse("response_format", f"response_format {body.response_format.type[:40]!r} is not to be had; allowed: text")
+    if body.best_of is not None and body.best_of != (1 if body.n is None else body.n):
+        refuse("best_of", f"best_of is {str(body.best_of)[:40]}: every text that is made is returned, so it can only be n")
+
+
+def _biases(given: Mapping[str, Any]) -> dict[int, float]:
+    biases: dict[int, float] = {}
+    for name, bias in given.items():
+        if not (name.isascii() and name.isdigit() and len(name) < 10) or int(name) in biases:
+            refuse("logit_bias", f"logit_bias has the key {name[:40]!r}; keys are token ids, each once")
+        if isinstance(bias, bool) or not isinstance(bias, (int, float)) or not -MOST_BIAS <= bias <= MOST_BIAS:
+            refuse("logit_bias", f"logit_bias of token {name} is {str(bias)[:40]}; allowed: -{MOST_BIAS} to {MOST_BIAS}")
+        biases[int(name)] = float(bias)
+    return biases
+
+
+def _text(prediction: str | Prediction) -> str:
+    if isinstance(prediction, str):
+        return prediction
+    content = prediction.content
+    return content if isinstance(content, str) else "".join(part.text for part in content)
+
+
+def check_logprobs(body: CompletionBody | ChatBody, most: int) -> int | None:
+    """How many likely tokens to report beside each, or None; 0 reports the token alone."""
+    name = "logprobs" if isinstance(body, CompletionBody) else "top_logprobs"
+    wanted = body.logprobs if isinstance(body, CompletionBody) else body.top_logprobs
+    if isinstance(body, ChatBody):
+        if not body.logprobs and wanted is not None:
+            refuse("top_logprobs", "top_logprobs are reported where logprobs is true")
+        wanted = (wanted or 0) if body.logprobs else None
+    for field, value in ((name, wanted), ("prompt_logprobs", body.prompt_logprobs)):
+        if value is not None and not 0 <= value <= most:
+            raise ApiError(f"{field} is {value}; allowed: 0 to {most}", field)
+    return wanted

@@ -1,0 +1,247 @@
+"""The bodies of requests: OpenAI's fields and vLLM's beside them, each with its type. Ranges are checked where they are known.
+
+A field that is not here is refused by name: `REFUSED` says why, of those that other servers take.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from draftproof.serve.errors import ApiError
+
+UNBOUND = "this server does not constrain its output"
+
+REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
+    "suffix": (("",), "text is written after a prompt only"),
+    "use_beam_search": ((False,), "texts are sampled or greedy; there is no beam search"),
+    "length_penalty": ((1, 1.0), "it belongs to beam search, which there is none of"),
+    "early_stopping": ((False,), "it belongs to beam search, which there is none of"),
+    "functions": ((), "it was replaced by tools"),
+    "function_call": ((), "it was replaced by tool_choice"),
+    "structured_outputs": ((), UNBOUND),
+    "guided_json": ((), UNBOUND),
+    "guided_regex": ((), UNBOUND),
+    "guided_choice": ((), UNBOUND),
+    "guided_grammar": ((), UNBOUND),
+    "web_search_options": ((), "the model searches nothing"),
+    "audio": ((), "the model writes text only"),
+    "chat_template": ((), "a template is a program; the model's own is used"),
+    "documents": ((), "give documents through chat_template_kwargs where the model's template reads them"),
+    "priority": ((0,), "requests are taken in the order they arrive"),
+    "truncate_prompt_tokens": ((), "a prompt is read whole or refused"),
+    "logits_processors": ((), "a server runs no code of its clients"),
+    "spaces_between_special_tokens": ((True,), "special tokens are shown as the tokenizer writes them"),
+    "detokenize": ((True,), "text is always written out; ask for ids beside it with return_token_ids"),
+    "verbosity": (("medium",), "the model has no such setting"),
+}
+"""Fields of OpenAI's reference and vLLM's that cannot be honoured here: the values that change nothing anyway, and why no other."""
+
+
+class Part(BaseModel):
+    """Strict types, no unknown fields, no infinities. Unset is what was left out; null stands for it."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class StreamOptions(Part):
+    include_usage: bool = False
+    continuous_usage_stats: bool = False
+
+
+class TextPart(Part):
+    type: Literal["text"]
+    text: str
+
+
+class Prediction(Part):
+    """OpenAI's Predicted Outputs."""
+
+    type: Literal["content"]
+    content: str | Annotated[list[TextPart], Field(fail_fast=True)]
+
+
+class ResponseFormat(BaseModel):
+    """Only plain text is written; a schema is kept to be refused in words."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+    type: str
+
+
+Ids = Annotated[list[int], Field(fail_fast=True)]
+Strings = Annotated[list[str], Field(fail_fast=True)]
+Messages = Annotated[list["Message"], Field(min_length=1, fail_fast=True)]
+Tools = Annotated[list["Tool"], Field(fail_fast=True)]
+
+MOST_FAULTS = 1000
+"""A body with more of them is refused without naming each."""
+
+
+class Sampled(Part):
+    """What completions and chats have in common."""
+
+    model: str | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    logit_bias: dict[str, Any] | None = None
+    bad_words: Strings | None = None
+    allowed_token_ids: Ids | None = None
+    max_tokens: int | None = None
+    min_tokens: int | None = None
+    stop: str | Strings | None = None
+    stop_token_ids: Ids | None = None
+    include_stop_str_in_output: bool | None = None
+    ignore_eos: bool | None = None
+    skip_special_tokens: bool | None = None
+    seed: int | None = None
+    n: int | None = None
+    best_of: int | None = None
+    prompt_logprobs: int | None = None
+    return_token_ids: bool | None = None
+    add_special_tokens: bool | None = None
+    prediction: str | Prediction | None = None
+    speculative_config: dict[str, Any] | None = None
+    response_format: ResponseFormat | None = None
+    user: str | None = None
+    request_id: Annotated[str, Field(max_length=128)] | None = None
+
+
+class CompletionBody(Sampled):
+    """POST /v1/completions."""
+
+    prompt: str | Ids | Strings | Annotated[list[Ids], Field(fail_fast=True)]
+    echo: bool | None = None
+    logprobs: int | None = None
+
+
+class FunctionCall(Part):
+    name: str
+    arguments: str
+
+
+class ToolCall(Part):
+    id: str
+    type: Literal["function"] = "function"
+    function: FunctionCall
+
+
+class Message(Part):
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: str | Annotated[list[TextPart], Field(fail_fast=True)] | None = None
+    name: str | None = None
+    tool_calls: Annotated[list[ToolCall], Field(fail_fast=True)] | None = None
+    tool_call_id: str | None = None
+    refusal: None = None
+    audio: None = None
+    function_call: None = None
+    annotations: Annotated[list[Any], Field(max_length=0)] | None = None
+
+
+class Function(BaseModel):
+    """What templates make of further keys is the model's affair."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+    name: str
+
+
+class Tool(Part):
+    type: Literal["function"]
+    function: Function
+
+
+class NamedFunction(Part):
+    name: str
+
+
+class NamedTool(Part):
+    type: Literal["function"]
+    function: NamedFunction
+
+
+class ChatBody(Sampled):
+    """POST /v1/chat/completions."""
+
+    messages: Messages
+    max_completion_tokens: int | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    tools: Tools | None = None
+    tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
+    parallel_tool_calls: Literal[True] | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    reasoning_effort: str | None = None
+    modalities: list[Literal["text"]] | None = None
+    metadata: dict[str, str] | None = None
+    store: Literal[False] | None = None
+    service_tier: Literal["auto", "default"] | None = None
+    prompt_cache_key: str | None = None
+    safety_identifier: str | None = None
+
+
+class TokenizeBody(Part):
+    """POST /tokenize: a prompt or a chat."""
+
+    model: str | None = None
+    prompt: str | None = None
+    messages: Messages | None = None
+    add_special_tokens: bool | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    return_token_strs: bool | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    tools: Tools | None = None
+
+
+class DetokenizeBody(Part):
+    """POST /detokenize."""
+
+    model: str | None = None
+    tokens: Ids
+
+
+Body = TypeVar("Body", bound=Part)
+
+
+def read(kind: type[Body], given: dict[str, Any]) -> Body:
+    """A `kind` from a JSON object, or an ApiError that names the field that is wrong."""
+    for name in given:
+        if name not in kind.model_fields and not _changes_nothing(name, given[name]):
+            raise ApiError(f"{name[:80]!r} is not taken here: {_why(kind, name)}", name[:80])
+    try:
+        return kind.model_validate({name: value for name, value in given.items() if name in kind.model_fields})
+    except ValidationError as error:
+        raise _complaint(error) from error
+
+
+def _complaint(error: ValidationError) -> ApiError:
+    if error.error_count() > MOST_FAULTS:
+        return ApiError(f"the body has {error.error_count()} faults")
+    problems = error.errors(include_url=False, include_context=False, include_input=False)
+    field = str(problems[0]["loc"][0])
+    said = [each["msg"] for each in problems if each["loc"][0] == field]
+    place = problems[0]["loc"] if field in ("messages", "tools") else (field,)
+    param = ".".join(map(str, place))[:120]
+    return ApiError(f"{param}: {'; or '.join(dict.fromkeys(said[:4]))}", param)
+
+
+def _changes_nothing(name: str, value: Any) -> bool:
+    """Whether a field that cannot be honoured says what is done without it."""
+    return name in REFUSED and (value is None or any(value == one and type(value) is type(one) for one in REFUSED[name][0]))
+
+
+def _why(kind: type[Part], name: str) -> str:
+    if name in REFUSED:
+        return REFUSED[name][1]
+    near = difflib.get_close_matches(name[:80], list(kind.model_fields), 1, 0.6)
+    return f"did you mean {near[0]!r}?" if near else "no such field is known"
