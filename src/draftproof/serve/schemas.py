@@ -37,7 +37,7 @@ REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
     "detokenize": ((True,), "text is always written out; ask for ids beside it with return_token_ids"),
     "verbosity": (("medium",), "the model has no such setting"),
 }
-"""Fields of OpenAI's reference and vLLM's that cannot be honoured here: the values that change nothing anyway, and why no other."""
+"""Fields of OpenAI's reference and vLLM's that cannot be honoured here: values that change nothing, and why no other."""
 
 
 class Part(BaseModel):
