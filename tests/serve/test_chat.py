@@ -100,11 +100,11 @@ def test_a_call_is_found_in_what_the_model_writes(serve: Start) -> None:
     client = calling(serve, said)
     choice = ask(client, tools=TOOLS)["choices"][0]
     call = choice["message"]["tool_calls"][0]
-    assert choice["finish_reason"] == "tool_calls" and choice["message"]["content"] == "Well. "
+    assert choice["finish_reason"] == "tool_calls" and choice["message"]["content"] == "Well."
     assert call["function"]["name"] == "sit" and json.loads(call["function"]["arguments"]) == {"where": "mat"}
     chunks = events(client.post(PATH, json={"messages": ASKED, "tools": TOOLS, "stream": True}).text)
     deltas = [part["delta"] for chunk in chunks for part in chunk["choices"]]
-    assert "".join(delta.get("content", "") for delta in deltas) == "Well. "
+    assert "".join(delta.get("content", "") for delta in deltas) == "Well."
     calls = [one for delta in deltas for one in delta.get("tool_calls", ())]
     assert [(one["index"], one["function"]["name"]) for one in calls] == [(0, "sit")]
     assert chunks[-1]["choices"][0]["finish_reason"] == "tool_calls"

@@ -77,8 +77,11 @@ def test_a_stream_joins_to_the_whole(serve: Start) -> None:
         assert "".join(part["text"] for part in parts) == choice["text"]
         assert sum((part.get("token_ids", []) for part in parts), []) == choice["token_ids"]
         scored = [part["logprobs"] for part in parts if part["logprobs"]]
-        for key, values in choice["logprobs"].items():
-            assert sum((one[key] for one in scored), []) == values
+        for key in ("tokens", "text_offset"):
+            assert sum((one[key] for one in scored), []) == choice["logprobs"][key]
+        for key in ("token_logprobs", "top_logprobs"):
+            joined = sum((one[key] for one in scored), [])
+            assert [pytest.approx(one, abs=1e-5) for one in choice["logprobs"][key]] == joined
         assert [part["finish_reason"] for part in parts if part["finish_reason"]] == [choice["finish_reason"]] == ["length"]
 
 

@@ -40,7 +40,8 @@ class ToolParser(Protocol):
 
 
 class Hermes:
-    """`<tool_call>{"name": …, "arguments": {…}}</tool_call>` in running text: Hermes, Qwen 2.5, Qwen 3 and others."""
+    """`<tool_call>{"name": …, "arguments": {…}}</tool_call>` in running text: Hermes, Qwen 2.5, Qwen 3 and others. The space
+    between text and a call belongs to neither."""
 
     START, END = "<tool_call>", "</tool_call>"
 
@@ -50,26 +51,24 @@ class Hermes:
     def feed(self, text: str) -> Iterator[str | Call]:
         self._pending += text
         while True:
-            mark = self.END if self._is_inside else self.START
-            before, found, after = self._pending.partition(mark)
+            before, found, after = self._pending.partition(self.END if self._is_inside else self.START)
             if not found:
                 break
             if self._is_inside:
                 self._has_called = True
                 yield _call(before, "arguments") or f"{self.START}{before}{self.END}"
             elif before.strip():
-                yield before
+                yield before.rstrip()
             self._pending, self._is_inside = after, not self._is_inside
         if not self._is_inside:
-            certain = len(self._pending) - _begun(self._pending, self.START)
-            shown, rest = self._pending[:certain], self._pending[certain:]
-            if shown.strip():
+            shown = self._pending[: len(self._pending) - _begun(self._pending, self.START)].rstrip()
+            if shown:
                 yield shown
-                self._pending = rest
+                self._pending = self._pending[len(shown) :]
 
     def close(self) -> Iterator[str | Call]:
-        rest = f"{self.START}{self._pending}" if self._is_inside else self._pending
         call = _call(self._pending, "arguments") if self._is_inside else None  # some end the answer in place of the mark
+        rest = f"{self.START}{self._pending}" if self._is_inside else self._pending
         self._pending = ""
         if call is not None:
             yield call
