@@ -7,10 +7,10 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from serving import make_decoder
 from starlette.testclient import TestClient
 
 from draftproof.serve import Settings, create_app
+from serving import make_decoder
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from serving import TEXT, events, make_decoder, tokenizer
 from starlette.testclient import TestClient
 
 from draftproof import SamplingParams
+from serving import TEXT, events, make_decoder, tokenizer
 
 Start = Callable[..., TestClient]
 PATH = "/v1/chat/completions"

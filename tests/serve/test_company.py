@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from serving import make_decoder, tokenizer
 
 from draftproof import SamplingParams, SpeculativeDecoder
 from draftproof.models.protocol import Step
 from draftproof.serve.prefix_cache import PrefixCache
 from draftproof.serve.scheduler import Scheduler, Update, Work
+from serving import make_decoder, tokenizer
 
 PROMPTS = (
     "the quick brown fox",
@@ -156,7 +156,7 @@ def test_a_cancelled_request_leaves_within_one_round() -> None:
 
 
 def test_what_fails_for_a_reason_of_its_own_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory that runs out on one long prompt ends that request; a fault of the program ends those that run, not those behind."""
+    """Memory that runs out on one long prompt ends that request; a fault of the program ends all that run, and no more."""
     decoder = make_decoder()
     extend, broken = decoder.target.extend_many, []
 

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from serving import TEXT, make_decoder
 from starlette.testclient import TestClient
+
+from serving import TEXT, make_decoder
 
 Start = Callable[..., TestClient]
 MESSAGES = [{"role": "user", "content": TEXT}]
