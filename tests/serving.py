@@ -7,11 +7,11 @@ from functools import cache
 from typing import Any
 
 import torch
-from tokenizers_in_code import byte_level
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from draftproof import SpeculativeDecoder
 from draftproof.models.hf import HFModel
+from tokenizers_in_code import byte_level
 
 TEMPLATE = (
     "{% if tools %}<tool_call>{{ tools | tojson }}{% endif %}"

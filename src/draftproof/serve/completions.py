@@ -71,8 +71,8 @@ class CompletionWriter:
 
     def join(self, parts: list[Choice]) -> Choice:
         whole = parts[-1] | {"text": "".join(part["text"] for part in parts)}
-        for key in ("prompt_token_ids", "prompt_logprobs"):
-            whole |= {key: part[key] for part in parts if key in part}
+        for part in parts:
+            whole |= {key: part[key] for key in ("prompt_token_ids", "prompt_logprobs") if key in part}
         if self._body.return_token_ids:
             whole["token_ids"] = [token for part in parts for token in part.get("token_ids", ())]
         scored = [part["logprobs"] for part in parts if part["logprobs"] is not None]

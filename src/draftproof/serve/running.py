@@ -22,9 +22,9 @@ class Running:
 
     def __init__(self, service: Service, prompts: Sequence[Prompt]) -> None:
         self._cancel, self._left = threading.Event(), sum(prompt.params.n for prompt in prompts)
-        self._arrived: asyncio.Queue[tuple[int, Update]] = asyncio.Queue()
+        self._arrived: asyncio.Queue[tuple[int, Update] | None] = asyncio.Queue()
         self._loop, seconds = asyncio.get_running_loop(), service.settings.request_timeout
-        self._deadline = None if seconds is None else self._loop.time() + seconds
+        self._deadline = None if seconds is None else self._loop.call_later(seconds, self._arrived.put_nowait, None)
         self.works = [
             Work(each.decoder, each.ids, each.params, partial(self._deliver, number), self._cancel)
             for number, each in enumerate(prompts)
@@ -37,7 +37,10 @@ class Running:
         """The number of the prompt and what came of it. ApiError when a text failed or time was over."""
         try:
             while self._left:
-                number, update = await self._next()
+                arrived = await self._arrived.get()
+                if arrived is None:
+                    raise ApiError("the request took longer than this server allows", status=504, code="timeout")
+                number, update = arrived
                 if update.failure is not None:
                     raise ApiError(update.failure, status=500)
                 self._note(update)
@@ -57,13 +60,8 @@ class Running:
     def close(self) -> None:
         """Let what still runs end before its next round."""
         self._cancel.set()
-
-    async def _next(self) -> tuple[int, Update]:
-        left = None if self._deadline is None else self._deadline - self._loop.time()
-        try:
-            return await asyncio.wait_for(self._arrived.get(), left)
-        except asyncio.TimeoutError:
-            raise ApiError("the request took longer than this server allows", status=504, code="timeout") from None
+        if self._deadline is not None:
+            self._deadline.cancel()
 
     def _deliver(self, number: int, update: Update) -> None:
         """Called by the worker's thread."""

@@ -131,10 +131,10 @@ class Scheduler:
             raise
         ended = {id(sample) for sample in left}
         for key, row in list(self._rows.items()):
-            self._deliver(row, key in ended)
-            if key in ended:
+            if key in ended:  # before its client hears of it
                 del self._rows[key]
                 self.prefixes.put(row.session)
+            self._deliver(row, key in ended)
 
     def close(self) -> None:
         """Free everything; requests that have not ended are told that the server stops."""

@@ -20,11 +20,11 @@ class ClientGone(Exception):
 
 
 async def unless_gone(receive: Receive, work: Awaitable[Returned]) -> Returned:
-    """What `work` gives; ClientGone, and `work` cancelled, when the client goes away before."""
+    """What `work` gives; ClientGone, and `work` cancelled, when the client goes away before, or `work` gives it up."""
     working, watching = asyncio.ensure_future(work), asyncio.ensure_future(_gone(receive))
     try:
         await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
+        if not working.done() or working.cancelled():
             raise ClientGone
         return working.result()
     finally:
@@ -62,9 +62,6 @@ class EventStream(Response):
             how = "done"
         except (ClientGone, OSError):
             how = "client gone"
-        except asyncio.TimeoutError:
-            how = "client too slow"
-            raise
         finally:
             self._finish(how)
 
@@ -78,4 +75,11 @@ class EventStream(Response):
         await self._part(send, event("[DONE]"), more=False)
 
     async def _part(self, send: Send, data: bytes, more: bool = True) -> None:
-        await asyncio.wait_for(send({"type": "http.response.body", "body": data, "more_body": more}), self._seconds)
+        """Not by `asyncio.wait_for`, which before Python 3.12 may swallow the cancellation of what it waits in."""
+        task = asyncio.current_task()
+        assert task is not None
+        overdue = asyncio.get_running_loop().call_later(self._seconds, task.cancel)
+        try:
+            await send({"type": "http.response.body", "body": data, "more_body": more})
+        finally:
+            overdue.cancel()
