@@ -153,7 +153,7 @@ class Endpoints:
     async def _read(self, request: Request, kind: type[Body]) -> Body:
         data = await read_bytes(request, self._settings.max_body_bytes, self._settings.io_timeout)
         body = await self._service.check(lambda: read(kind, parse(data)))
-        self._check_model(getattr(body, "model"))  # noqa: B009
+        self._check_model(body.model)
         return body
 
     def _check_model(self, name: str | None) -> None:

@@ -46,6 +46,12 @@ class Part(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
+class Named(Part):
+    """A body that may say which model it is for."""
+
+    model: str | None = None
+
+
 class StreamOptions(Part):
     include_usage: bool = False
     continuous_usage_stats: bool = False
@@ -79,10 +85,9 @@ MOST_FAULTS = 1000
 """A body with more of them is refused without naming each."""
 
 
-class Sampled(Part):
+class Sampled(Named):
     """What completions and chats have in common."""
 
-    model: str | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     temperature: float | None = None
@@ -189,10 +194,9 @@ class ChatBody(Sampled):
     safety_identifier: str | None = None
 
 
-class TokenizeBody(Part):
+class TokenizeBody(Named):
     """POST /tokenize: a prompt or a chat."""
 
-    model: str | None = None
     prompt: str | None = None
     messages: Messages | None = None
     add_special_tokens: bool | None = None
@@ -203,14 +207,13 @@ class TokenizeBody(Part):
     tools: Tools | None = None
 
 
-class DetokenizeBody(Part):
+class DetokenizeBody(Named):
     """POST /detokenize."""
 
-    model: str | None = None
     tokens: Ids
 
 
-Body = TypeVar("Body", bound=Part)
+Body = TypeVar("Body", bound=Named)
 
 
 def read(kind: type[Body], given: dict[str, Any]) -> Body:
@@ -240,7 +243,7 @@ def _changes_nothing(name: str, value: Any) -> bool:
     return name in REFUSED and (value is None or any(value == one and type(value) is type(one) for one in REFUSED[name][0]))
 
 
-def _why(kind: type[Part], name: str) -> str:
+def _why(kind: type[Named], name: str) -> str:
     if name in REFUSED:
         return REFUSED[name][1]
     near = difflib.get_close_matches(name[:80], list(kind.model_fields), 1, 0.6)
