@@ -44,7 +44,7 @@ class Generation:
     session: the target's, having read a prefix of `context`. chance_at: chance of the round that starts at a committed length.
     rule, drafting: how to speculate; `drafting=None` decodes plainly, one token a round. length: what decides about draft
     lengths up to `num_speculative_tokens`; None drafts that many. policy: a bare rule in its place, for proofs. owns_drafting:
-    whether the drafter's session ends with this one."""
+    whether the drafter's session ends with this one. ahead: see `Reading`."""
 
     session: Session
     context: list[int]
@@ -62,6 +62,7 @@ class Generation:
     length: LengthController | None = None
     logprobs: list[TokenLogprobs] = field(default_factory=list)
     prompt_logprobs: list[TokenLogprobs | None] = field(default_factory=list)
+    ahead: list[Observation] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if self.drafting is not None and not isinstance(self.drafting, DraftSession):
@@ -263,6 +264,8 @@ class Generation:
         """Hand the drafter what the target has read for good, and the finished round."""
         if self.drafting is None:
             return
+        while self.ahead:
+            self.drafting.observe(self.ahead.pop(0))
         kept = [*range(len(unread)), *(len(unread) + node for node in path)]
         row_parents = (-1, *(parent + 1 for parent in draft.parents))
         top = top_ids(output.logits, self.wants.top_ids) if self.wants.top_ids else None

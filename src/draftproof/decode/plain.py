@@ -10,7 +10,7 @@ from typing import ClassVar
 from draftproof.core.chance import Chance
 from draftproof.core.params import SamplingParams
 from draftproof.core.pipeline import LawPipeline
-from draftproof.core.records import Round, Seconds
+from draftproof.core.records import Observation, Round, Seconds
 from draftproof.decode.logprobs import TokenLogprobs, row_logprobs
 from draftproof.decode.scoring import score_prompt
 from draftproof.decode.stopping import Stopper
@@ -34,6 +34,7 @@ class PlainGeneration:
     logprobs: list[TokenLogprobs] = field(default_factory=list)
     prompt_logprobs: list[TokenLogprobs | None] = field(default_factory=list)
     num_speculative_tokens: int = 0
+    ahead: list[Observation] = field(default_factory=list)
 
     @property
     def finished(self) -> bool:

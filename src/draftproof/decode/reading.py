@@ -11,10 +11,12 @@ from draftproof.models.protocol import Output, Session, Step
 
 
 class Reading(Protocol):
-    """What reading ahead needs of a sequence; `drafting` is told what was read, and may want hidden states of it."""
+    """What reading ahead needs of a sequence. ahead: what the drafter has not been told of it yet: it hears of the whole prompt
+    after the first round, as it would had that round read it, so that its drafts and the text do not depend on the pieces."""
 
     session: Session
     context: list[int]
+    ahead: list[Observation]
 
     @property
     def drafting(self) -> DraftSession | None: ...
@@ -29,4 +31,4 @@ def read_ahead(sequence: Reading, count: int) -> Generator[Step, Output, None]:
     tokens: Sequence[int] = tuple(sequence.context[start : start + count])
     output = yield Step(sequence.session, tokens, rows=(), hidden=sequence.wants.hidden)
     if sequence.drafting is not None:
-        sequence.drafting.observe(Observation(start=start, tokens=tokens, hidden=output.hidden))
+        sequence.ahead.append(Observation(start=start, tokens=tokens, hidden=output.hidden))
