@@ -18,6 +18,7 @@ from mutants.drafters import DRAFTERS
 from mutants.fault import Fault
 from mutants.plan import PLAN
 from mutants.rules import RULES
+from mutants.serve import SERVE
 from mutants.train import TRAIN
 
-FAULTS: tuple[Fault, ...] = (*CORE, *RULES, *DECODE, *DRAFTERS, *PLAN, *TRAIN)
+FAULTS: tuple[Fault, ...] = (*CORE, *RULES, *DECODE, *DRAFTERS, *PLAN, *TRAIN, *SERVE)

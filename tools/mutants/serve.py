@@ -1,0 +1,110 @@
+"""Faults of the server: batching, what is shared, what is refused, the end of requests."""
+
+from __future__ import annotations
+
+from mutants.fault import Fault
+
+COMPANY = ("serve/test_company.py",)
+READING = ("decode/test_reading.py", "serve/test_company.py")
+LIMITS = ("serve/test_limits.py",)
+
+SERVE: tuple[Fault, ...] = (
+    Fault(
+        "decode/reading.py",
+        "        sequence.ahead.append(Observation(start=start, tokens=tokens, hidden=output.hidden))\n",
+        "        sequence.drafting.observe(Observation(start=start, tokens=tokens, hidden=output.hidden))\n",
+        "a drafter hears of a prompt's pieces before the first round, and its drafts depend on them",
+        READING,
+    ),
+    Fault(
+        "decode/batch.py",
+        "                left -= min(left, sample.unread - 1)\n",
+        "",
+        "the pieces of several prompts in one round have no bound together",
+        COMPANY,
+    ),
+    Fault(
+        "decode/batch.py",
+        "or sample.unread <= self.piece or not sample.reads_ahead:",
+        "or sample.unread <= self.piece:",
+        "a prompt that is to be scored is read ahead",
+        READING,
+    ),
+    Fault(
+        "serve/scheduler.py",
+        "if common >= LEAST_SHARED and row.session.length < common and",
+        "if common >= LEAST_SHARED and row.session.length > common and",
+        "samples of one prompt do not wait for the one that reads it",
+        COMPANY,
+    ),
+    Fault(
+        "serve/scheduler.py",
+        "            if work.cancel.is_set():\n                continue\n",
+        "",
+        "a request that was cancelled while it waited is opened",
+        COMPANY,
+    ),
+    Fault(
+        "serve/scheduler.py",
+        "tuple(sample.generation.logprobs[row.tokens :])",
+        "tuple(sample.generation.logprobs)",
+        "every part of a stream repeats the log-probabilities before it",
+        ("serve/test_completions.py",),
+    ),
+    Fault(
+        "serve/prefix_cache.py",
+        "        wanted = prompt[:-1]\n",
+        "        wanted = prompt\n",
+        "a copy has read the whole prompt and leaves no token to go on from",
+        COMPANY,
+    ),
+    Fault(
+        "serve/prefix_cache.py",
+        "        if number is not None:\n            self._entries.move_to_end(number)\n",
+        "",
+        "the first that was kept goes, however recently it was used",
+        COMPANY,
+    ),
+    Fault(
+        "serve/usage.py",
+        "if (record.drafter or method) == PREDICTION",
+        "if record.draft_tokens",
+        "drafts of any drafter count as taken from the prediction",
+        ("serve/test_chat.py",),
+    ),
+    Fault(
+        "serve/worker.py",
+        "self.num_waiting + self.scheduler.num_running >= self._most",
+        "self.num_waiting + self.scheduler.num_running > self._most",
+        "the queue takes one more than it may",
+        LIMITS,
+    ),
+    Fault(
+        "serve/running.py",
+        "        self._cancel.set()\n",
+        "",
+        "texts of clients that went away, or whose time is over, go on",
+        LIMITS,
+    ),
+    Fault(
+        "serve/params.py",
+        '        values.setdefault("top_k", 0)',
+        '        values.setdefault("top_k", 50)',
+        "transformers' silent top_k cuts every law",
+        ("serve/test_completions.py",),
+    ),
+    Fault(
+        "serve/chat.py",
+        'return None if choice == "none" else body.tools',
+        "return body.tools",
+        "tool_choice none shows the tools and calls them",
+        ("serve/test_chat.py",),
+    ),
+    Fault(
+        "serve/decoders.py",
+        "if unknown:",
+        "if False:",
+        "a request may name files and weights",
+        ("serve/test_refusals.py",),
+    ),
+)
