@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -151,6 +153,33 @@ def test_a_request_chooses_how_it_is_drafted(serve: Start) -> None:
     assert len({text for text, _ in made.values()}) == 1
     drafted = [count for _, count in made.values()]
     assert drafted[0] > 0 and drafted[1] == drafted[2] == 0 and len(set(drafted)) >= 4
+
+
+BOUND: list[tuple[dict[str, Any], Callable[[str], bool]]] = [
+    ({"structured_outputs": {"choice": ["the dog", "the cat"]}}, lambda text: text in ("the dog", "the cat")),
+    ({"structured_outputs": {"regex": "[0-9]{3}-[a-c]{2}"}}, lambda text: bool(re.fullmatch("[0-9]{3}-[a-c]{2}", text))),
+    (
+        {
+            "response_format": {
+                "type": "json_schema",
+                "json_schema": {"name": "a", "strict": True, "schema": {"enum": [{"a": 1}, [2, 3]]}},
+            }
+        },
+        lambda text: text[:1] in "{[" and json.loads(text) in ({"a": 1}, [2, 3]),
+    ),
+]
+
+
+@pytest.mark.parametrize("number", range(len(BOUND)))
+def test_a_text_keeps_to_its_grammar(serve: Start, number: int) -> None:
+    """Drafted or not, and beside a text that is free."""
+    pytest.importorskip("llguidance")
+    fields, keeps = BOUND[number]
+    client = serve(make_decoder(None, ends=True))
+    body = fields | {"max_tokens": 60, "seed": 3, "n": 3}
+    texts = [choice["text"] for choice in ask(client, **body)["choices"]]
+    assert all(keeps(text) for text in texts), texts
+    assert not keeps(ask(client, seed=3, max_tokens=8)["choices"][0]["text"])
 
 
 def counter(client: TestClient, name: str) -> float:

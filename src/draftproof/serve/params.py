@@ -31,6 +31,9 @@ def asked(body: Sampled) -> dict[str, Any]:
         found["logit_bias"] = _biases(body.logit_bias)
     if body.prediction is not None:
         found["prediction"] = _text(body.prediction)
+    bound = structure(body)
+    if bound is not None:
+        found["structured_outputs"] = bound
     if isinstance(body.stop, list) and len(body.stop) > MOST_STOPS:
         refuse("stop", f"stop has {len(body.stop)} strings; allowed: up to {MOST_STOPS}")
     if body.stop in ("", [""]) or (isinstance(body.stop, list) and "" in body.stop):
@@ -78,10 +81,20 @@ def sampling_params(
         raise of_usage(error, named) from error
 
 
-def check_form(body: Sampled) -> None:
-    """ApiError for a form of answer that there is not."""
-    if body.response_format is not None and body.response_format.type != "text":
-        refuse("response_format", f"response_format {body.response_format.type[:40]!r} is not to be had; allowed: text")
+def structure(body: Sampled) -> dict[str, Any] | None:
+    """The grammar that the text keeps to, in vLLM's form; None where it is free."""
+    form = body.response_format
+    if form is not None and (form.type == "json_schema") != (form.json_schema is not None):
+        refuse("response_format", "response_format has a json_schema where its type is json_schema, and nowhere else")
+    if form is None or form.type == "text":
+        return body.structured_outputs
+    if body.structured_outputs is not None:
+        refuse("structured_outputs", "structured_outputs and response_format both bind the text: leave one of them out")
+    return {"json_object": True} if form.json_schema is None else {"json": form.json_schema.schema_}
+
+
+def check_best_of(body: Sampled) -> None:
+    """ApiError where more texts are to be made than are returned."""
     if body.best_of is not None and body.best_of != (1 if body.n is None else body.n):
         refuse("best_of", f"best_of is {str(body.best_of)[:40]}: every text that is made is returned, so it can only be n")
 

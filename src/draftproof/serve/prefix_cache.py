@@ -57,7 +57,7 @@ class PrefixCache:
         """Keep a session that its text has left, or close it."""
         tokens = tuple(session.tokens)
         size = self._size_of(len(tokens))
-        if len(tokens) < LEAST_SHARED or size > self._max_bytes or not hasattr(session, "fork") or self._holds(tokens):
+        if len(tokens) < LEAST_SHARED or size > self._max_bytes or not session.can_fork or self._holds(tokens):
             session.close()
             return
         for number in [number for number, entry in self._entries.items() if tokens[: len(entry.tokens)] == entry.tokens]:
@@ -86,11 +86,10 @@ class PrefixCache:
 
 def _fork(session: Session, length: int) -> Session | None:
     """A copy of a session, or None where there is no memory for both or the model's sessions cannot be copied."""
-    if not hasattr(session, "fork"):
+    if not session.can_fork:
         return None
     try:
-        copied: Session = session.fork(length)
-        return copied
+        return session.fork(length)
     except Exception as error:
         if not is_memory_error(error):
             raise

@@ -164,7 +164,7 @@ class Scheduler:
         wanted = work.ids[:-1]
         for row in self._rows.values():
             common = shared(row.work.ids[:-1], wanted)
-            if common >= LEAST_SHARED and row.session.length < common and hasattr(row.session, "fork"):
+            if common >= LEAST_SHARED and row.session.length < common and row.session.can_fork:
                 return True
         return False
 

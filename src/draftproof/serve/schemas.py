@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from draftproof.serve.errors import ApiError
 
-UNBOUND = "this server does not constrain its output"
+RENAMED = "say it with structured_outputs, or with response_format"
 
 REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
     "suffix": (("",), "text is written after a prompt only"),
@@ -21,11 +21,10 @@ REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
     "early_stopping": ((False,), "it belongs to beam search, which there is none of"),
     "functions": ((), "it was replaced by tools"),
     "function_call": ((), "it was replaced by tool_choice"),
-    "structured_outputs": ((), UNBOUND),
-    "guided_json": ((), UNBOUND),
-    "guided_regex": ((), UNBOUND),
-    "guided_choice": ((), UNBOUND),
-    "guided_grammar": ((), UNBOUND),
+    "guided_json": ((), RENAMED),
+    "guided_regex": ((), RENAMED),
+    "guided_choice": ((), RENAMED),
+    "guided_grammar": ((), RENAMED),
     "web_search_options": ((), "the model searches nothing"),
     "audio": ((), "the model writes text only"),
     "chat_template": ((), "a template is a program; the model's own is used"),
@@ -69,11 +68,20 @@ class Prediction(Part):
     content: str | Annotated[list[TextPart], Field(fail_fast=True)]
 
 
-class ResponseFormat(BaseModel):
-    """Only plain text is written; a schema is kept to be refused in words."""
+class JsonSchema(Part):
+    """The grammar holds every answer to the schema, whether `strict` asks for it or not."""
 
-    model_config = ConfigDict(extra="allow", strict=True)
-    type: str
+    name: str
+    description: str | None = None
+    schema_: dict[str, Any] | bool = Field(alias="schema")
+    strict: bool | None = None
+
+
+class ResponseFormat(Part):
+    """OpenAI's form of structured output."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: JsonSchema | None = None
 
 
 Ids = Annotated[list[int], Field(fail_fast=True)]
@@ -116,6 +124,7 @@ class Sampled(Named):
     prediction: str | Prediction | None = None
     speculative_config: dict[str, Any] | None = None
     response_format: ResponseFormat | None = None
+    structured_outputs: dict[str, Any] | None = None
     user: str | None = None
     request_id: Annotated[str, Field(max_length=128)] | None = None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,7 +16,7 @@ from draftproof.errors import UsageError
 from draftproof.serve.decoders import Decoders
 from draftproof.serve.errors import ApiError, of_usage, refuse
 from draftproof.serve.metrics import Metrics
-from draftproof.serve.params import asked, check_form, sampling_params
+from draftproof.serve.params import asked, check_best_of, sampling_params
 from draftproof.serve.prefix_cache import PrefixCache
 from draftproof.serve.scheduler import Scheduler
 from draftproof.serve.schemas import Sampled
@@ -70,19 +70,17 @@ class Service:
     ) -> Prompt:
         """A prompt of ids with the body's parameters, or an ApiError. field: where the prompt stands. limit: the field that
         limits the text, and how. scores: logprobs, prompt_logprobs."""
-        check_form(body)
+        check_best_of(body)
         self._check_ids(ids, field)
         limited_by, max_tokens = limit
         self._check_length(len(ids), field, limited_by, max_tokens, body.min_tokens)
         decoder, length = self.decoders.choose(body.speculative_config, body.prediction is not None)
         given = asked(body) | {name: value for name, value in scores.items() if value is not None}
-        config = getattr(self.target, "generation_config", None)
-        params = sampling_params(given, max_tokens, config, len(ids), self.target.vocab_size)
+        params = sampling_params(given, max_tokens, self.target.generation_config, len(ids), self.target.vocab_size)
         try:
             return Prompt(*decoder.request(list(ids), replace(params, num_speculative_tokens=length)), decoder)
         except UsageError as error:
-            named = next((name for name in given if name in str(error)), None)
-            raise of_usage(error, named) from error
+            raise of_usage(error, _field(error, given, body)) from error
 
     def encode(self, text: str, add_special_tokens: bool) -> list[int]:
         """The ids of a text that is no chat."""
@@ -130,11 +128,19 @@ class Service:
                 raise ApiError(message, name, code="context_length_exceeded")
 
     def _session_bytes(self, num_tokens: int) -> int:
-        measure = getattr(self.target, "session_bytes", None)
-        return num_tokens if measure is None else int(measure(num_tokens))
+        size = self.target.session_bytes(num_tokens)
+        return num_tokens if size is None else size
 
     def _watch(self, scheduler: Scheduler) -> None:
         capacity = self.settings.max_num_seqs * (self.target.max_length or 0)
         self.metrics.watch("num_requests_running", lambda: scheduler.num_running)
         self.metrics.watch("num_requests_waiting", lambda: self.worker.num_waiting)
         self.metrics.watch("kv_cache_usage_perc", lambda: min(1.0, scheduler.num_tokens / capacity) if capacity else 0.0)
+
+
+def _field(error: UsageError, given: Mapping[str, Any], body: Sampled) -> str | None:
+    """Which field the library complains about."""
+    about_grammar = any(word in str(error) for word in ("structured_outputs", "grammar", "schema", "regex"))
+    if "structured_outputs" in given and about_grammar:
+        return "structured_outputs" if body.structured_outputs is not None else "response_format"
+    return next((name for name in given if name in str(error)), None)
