@@ -146,3 +146,14 @@ def test_a_prediction_is_drafted_and_counted_and_changes_nothing(serve: Start, t
         counts = answer["usage"]["completion_tokens_details"]
         assert counts["accepted_prediction_tokens"] > 0 and counts["rejected_prediction_tokens"] > 0
         assert counts["accepted_prediction_tokens"] <= answer["usage"]["completion_tokens"]
+
+
+def test_drafts_that_come_from_elsewhere_are_no_prediction(serve: Start) -> None:
+    client = serve()
+    usage = ask(client, temperature=0, logit_bias={"65": 100}, max_tokens=20)["usage"]
+    drafted = [
+        line for line in client.get("/metrics").text.splitlines() if line.startswith("vllm:spec_decode_num_draft_tokens_total{")
+    ]
+    assert float(drafted[0].rsplit(" ", 1)[1]) > 0
+    counts = usage["completion_tokens_details"]
+    assert counts["accepted_prediction_tokens"] == counts["rejected_prediction_tokens"] == 0

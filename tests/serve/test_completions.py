@@ -79,6 +79,7 @@ def test_a_stream_joins_to_the_whole(serve: Start) -> None:
         assert "".join(part["text"] for part in parts) == choice["text"]
         assert sum((part.get("token_ids", []) for part in parts), []) == choice["token_ids"]
         scored = [part["logprobs"] for part in parts if part["logprobs"]]
+        assert {len(values) for values in choice["logprobs"].values()} == {9}
         for key in ("tokens", "text_offset"):
             assert sum((one[key] for one in scored), []) == choice["logprobs"][key]
         for key in ("token_logprobs", "top_logprobs"):
