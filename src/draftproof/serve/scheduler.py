@@ -207,21 +207,20 @@ class Scheduler:
         wants = work.params.logprobs is not None
         completion = sample.completion(work.decoder.statistics([sample], work.params), wants) if ended else None
         scored = sample.generation.prompt_logprobs if row.tokens == row.index == 0 else []
-        work.deliver(
-            Update(
-                row.index,
-                "".join(piece.text for piece in pieces),
-                ids,
-                tuple(piece.origin for piece in pieces for _ in piece.token_ids),
-                tuple(sample.generation.logprobs[row.tokens :]) if wants else None,
-                tuple(scored) or None,
-                completion,
-            )
+        update = Update(
+            row.index,
+            "".join(piece.text for piece in pieces),
+            ids,
+            tuple(piece.origin for piece in pieces for _ in piece.token_ids),
+            tuple(sample.generation.logprobs[row.tokens :]) if wants else None,
+            tuple(scored) or None,
+            completion,
         )
         now = perf_counter()
         work.first = work.first or now
         self._on_row(Seen(work, tuple(rounds), None if row.last is None else now - row.last, completion))
         row.rounds, row.tokens, row.last = len(sample.rounds), row.tokens + len(ids), now
+        work.deliver(update)
 
     def _fail_all(self, why: str) -> None:
         for row in self._rows.values():
