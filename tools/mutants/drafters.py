@@ -20,14 +20,14 @@ DRAFTERS: tuple[Fault, ...] = (
     ),
     Fault(
         "drafters/builder.py",
-        "return law / float(total)",
+        "law = law / float(total)",
         "return law if abs(float(total) - 1) < 1e-3 else law / float(total)",
         "a law that nearly sums to 1 is recorded as it is",
         BUILDER,
     ),
     Fault(
         "drafters/builder.py",
-        "return law / float(total)",
+        "law = law / float(total)",
         "law /= float(total)\n        return law",
         "the recorded law is the drafter's own buffer",
         BUILDER,
@@ -62,8 +62,8 @@ DRAFTERS: tuple[Fault, ...] = (
     ),
     Fault(
         "drafters/builder.py",
-        "token = int(self._chance.draw_draft(law, len(self._tokens), self._depth_of(parent)))",
-        "token = int(self._chance.draw_draft(law, self._depth_of(parent), self._depth_of(parent)))",
+        "token = int(self.chance.draw_draft(law, len(self._tokens), self._depth_of(parent)))",
+        "token = int(self.chance.draw_draft(law, self._depth_of(parent), self._depth_of(parent)))",
         "siblings are drawn with one key",
         ("core/test_near_laws.py", "exact/test_wide_siblings.py"),
     ),
