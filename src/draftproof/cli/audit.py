@@ -1,95 +1,164 @@
-"""`draftproof audit --exact`: prove draftproof's own rules by enumeration, and show that every planted fault is caught."""
+"""`draftproof audit`: is a decoder exact? One flag chooses how to find out; each way has a module of its own.
+
+A way says which flags it reads. A flag that the chosen way does not read is refused, so none is dropped in silence.
+"""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
 
+from draftproof.cli import options
+from draftproof.cli.machine_flags import Device, Dtype, RemoteCode, Threads
 from draftproof.errors import UsageError
 
-if TYPE_CHECKING:
-    from draftproof.audit.proof import Audit
+MODELS = frozenset({"target", "dtype", "device", "threads", "trust_remote_code"})
+DRAFTING = frozenset({"draft", "method", "num_speculative_tokens", "speculative_config", "rule", "tree"})
+SAMPLING = frozenset({*options.LAW_FLAGS, "max_tokens", "seed", "prompts", "workload", "per_workload"})
+
+
+@dataclass(frozen=True)
+class Way:
+    """module: whose `run(flags)` finds out and returns the exit code. help: for the refusals. reads: the flags it reads beside
+    its own and --json."""
+
+    module: str
+    help: str
+    reads: frozenset[str]
+
+
+WAYS: Mapping[str, Way] = {
+    "exact": Way(
+        "draftproof.cli.audit_exact",
+        "--exact proves draftproof's rules, or module:function of yours, by enumeration",
+        frozenset({"subject", "rule", "full", "workers"}),
+    ),
+    "white_box": Way(
+        "draftproof.cli.audit_engine",
+        "--white-box looks into the rounds of --engine ours or transformers",
+        MODELS | DRAFTING | SAMPLING | {"engine", "level"},
+    ),
+    "greedy": Way(
+        "draftproof.cli.audit_greedy",
+        "--greedy holds greedy texts of --engine ours or transformers against plain ones",
+        MODELS | DRAFTING | SAMPLING - {"temperature", "top_k", "top_p", "min_p"} | {"engine"},
+    ),
+}
+"""The flag that chooses a way -> the way."""
+
+Subject = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[MODULE:NAME]",
+        help="With --exact: a rule, a drafter or a step function of yours; nothing proves draftproof's own rules.",
+        show_default=False,
+    ),
+]
+Exact = Annotated[
+    bool,
+    typer.Option(
+        "--exact",
+        metavar="",
+        help="Prove it: sum over every outcome of the decode loop on small tables; no model is loaded.",
+    ),
+]
+WhiteBox = Annotated[
+    bool, typer.Option("--white-box", metavar="", help="Test the drafts, acceptances and replacements of an engine's rounds.")
+]
+Greedy = Annotated[
+    bool, typer.Option("--greedy", metavar="", help="Where a greedy text differs from plain decoding's: a tie, or a fault?")
+]
+Full = Annotated[
+    bool,
+    typer.Option(
+        "--full",
+        metavar="",
+        help="With --exact: every combination of rule, drafter and parameters, not only every pair of them; takes hours.",
+    ),
+]
+Workers = Annotated[int, typer.Option("--workers", min=1, help="With --exact: how many processes work side by side.")]
+Engine = Annotated[
+    str | None, typer.Option("--engine", metavar="NAME", help="What is audited: ours or transformers. Default: ours.")
+]
+Level = Annotated[
+    float,
+    typer.Option(
+        "--level", metavar="P", min=1e-12, max=0.5, help="The chance, at most, that an exact engine is called not exact."
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
+    """Add the command to `app`."""
     app.command("audit")(audit)
 
 
+@options.with_flags(options.LAW_FLAGS)
 def audit(
-    exact: Annotated[
-        bool,
-        typer.Option(
-            "--exact", help="Prove it: sum over every outcome of the decode loop on small tables; no model is loaded."
-        ),
-    ] = False,
-    rule: Annotated[str | None, typer.Option("--rule", help="Prove only this rule, as token or match. Default: all.")] = None,
-    full: Annotated[
-        bool,
-        typer.Option(
-            "--full", help="Every combination of rule, drafter and parameters, not only every pair of them; takes hours."
-        ),
-    ] = False,
-    workers: Annotated[int, typer.Option("--workers", min=1, help="How many processes work side by side.")] = max(
-        1, (os.cpu_count() or 1)
-    ),
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document on the last line.")] = False,
+    context: typer.Context,
+    subject: Subject = None,
+    exact: Exact = False,
+    white_box: WhiteBox = False,
+    greedy: Greedy = False,
+    engine: Engine = None,
+    level: Level = 1e-3,
+    full: Full = False,
+    workers: Workers = max(1, os.cpu_count() or 1),
+    target: options.Target = None,
+    draft: options.Draft = None,
+    method: options.Method = None,
+    num_speculative_tokens: options.Length = None,
+    speculative_config: options.Config = None,
+    rule: options.RuleName = None,
+    tree: options.Tree = None,
+    prompts: options.Prompts = None,
+    workload: options.Workloads = None,
+    per_workload: options.PerWorkload = None,
+    max_tokens: Annotated[
+        int | None,
+        typer.Option("--max-tokens", metavar="N", min=2, help="Tokens of each audited text. Default: 64.", show_default=False),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option("--seed", metavar="N", help="Seed of the audited texts. Default: 0.", show_default=False),
+    ] = None,
+    dtype: Dtype = "auto",
+    device: Device = "auto",
+    threads: Threads = None,
+    trust_remote_code: RemoteCode = False,
+    as_json: options.Json = False,
+    **_: Any,
 ) -> None:
-    """Prove exactness by summing the law of the whole decode loop over every outcome."""
-    from draftproof.audit.proof import audit_rules
-    from draftproof.cli.progress import telling
-    from draftproof.report.tables import json_line
-
-    if not exact:
-        raise UsageError("say what to audit: --exact proves draftproof's own rules by enumeration")
-    with telling() as tell:
-        found = audit_rules([rule] if rule else None, full=full, workers=workers, tell=tell)
-    report = found.document()
-    _print(found, report)
-    if as_json:
-        print(json_line(report))
-    raise typer.Exit(0 if found.exact else 1)
+    """Find out whether a decoder's output law is exactly its target's; exit code 1 when it is not."""
+    way = chosen(context.params)
+    check_read(way, context)
+    raise typer.Exit(import_module(WAYS[way].module).run(dict(context.params)))
 
 
-def _print(found: Audit, report: dict[str, Any]) -> None:
-    from rich.console import Console
-    from rich.table import Table
+def chosen(flags: Mapping[str, Any]) -> str:
+    """The one way that the flags choose."""
+    named = [way for way in WAYS if flags[way]]
+    if not named:
+        raise UsageError(f"say how to audit: {'; '.join(way.help for way in WAYS.values())}")
+    if len(named) > 1:
+        raise UsageError(f"{' and '.join(map(options.spelled, named))} are different audits: leave all but one of them out")
+    return named[0]
 
-    console, proofs = Console(), found.proofs
-    table = Table(title="Law of the first tokens of the decode loop, against the target's")
-    for title, how in (
-        ("rule", "left"),
-        ("cells", "right"),
-        ("rounds", "right"),
-        ("worst TV", "right"),
-        ("worst length error", "right"),
-    ):
-        table.add_column(title, justify=how)  # type: ignore[arg-type]
-    for name in dict.fromkeys(p.case.rule for p in proofs):
-        of_rule = [p for p in proofs if p.case.rule == name]
-        worst_tv, worst_length = max(p.tv for p in of_rule), max(p.length_error for p in of_rule)
-        table.add_row(name, str(len(of_rule)), str(sum(p.rounds for p in of_rule)), f"{worst_tv:.1e}", f"{worst_length:.1e}")
-    console.print(table)
-    most = Table(title="Accepted at one position of the toys (mean), and the most any rule could make of the same drafts")
-    most.add_column("rule")
-    most.add_column("drafts")
-    for title in ("accepted", "ceiling"):
-        most.add_column(title, justify="right")
-    for row in found.ceilings:
-        kind = row.selection.replace("_", " ")
-        most.add_row(row.rule, f"{row.num_drafts} {kind}", f"{row.accepted:.3f}", f"{row.ceiling:.3f}")
-    console.print(most)
-    faults = Table(title="Planted faults")
-    faults.add_column("fault")
-    for title in ("TV", "length", "caught"):
-        faults.add_column(title, justify="right")
-    for c in found.catches:
-        caught = ("key repeats" if c.key_repeated else "yes") if c.caught else "[red]NO[/red]"
-        faults.add_row(c.mutant.name, f"{c.tv:.1e}", f"{c.length_error:.1e}", caught)
-    console.print(faults)
-    for cell in report["failed"]:
-        console.print(f"[red]not exact[/red]: {cell}")
-    console.print(
-        f"{report['verdict']}: {report['cases']} cells, {report['mutants_caught']} of {report['mutants']} faults caught"
-    )
+
+def check_read(way: str, context: typer.Context) -> None:
+    """UsageError for a flag on the command line that this way does not read."""
+    read = WAYS[way].reads | {way, "as_json"}
+    for name in context.params:
+        source = context.get_parameter_source(name)
+        if name not in read and source is not None and source.name == "COMMANDLINE":
+            what = repr(context.params[name]) if name == "subject" else _flag(name)
+            raise UsageError(f"{what} does nothing with {options.spelled(way)}: leave one of them out")
+
+
+def _flag(name: str) -> str:
+    return "-k" if name == "num_speculative_tokens" else options.spelled(name)
