@@ -70,7 +70,7 @@ def test_public_surface_is_sorted_complete_and_resolvable() -> None:
 
 
 PUBLIC = {
-    "audit": ["Audit", "audit_rules"],
+    "audit": ["Audit", "audit_rules", "audit_subject"],
     "bench": [
         *("benchmark", "build_arms", "builtin_items", "compare_with_plain", "document", "encode", "measure", "parse_spec"),
         *("read_items", "specs_of", "with_later_turns"),

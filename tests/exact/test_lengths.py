@@ -30,10 +30,10 @@ def test_the_walk_meets_different_lengths(length):
     lengths = set()
 
     class Watched(Walk):
-        def _rounds(self, generation, known):
-            for probability, after, left in super()._rounds(generation, known):
+        def rounds(self, generation, known):
+            for probability, after, left, choices in super().rounds(generation, known):
                 lengths.add((after.length.reason, after.length.room(0) if after.length.choice else 0))
-                yield probability, after, left
+                yield probability, after, left, choices
 
     walk = Watched(made)
     assert total_variation(walk.law(), target_law(made)) <= TOLERANCE

@@ -21,7 +21,7 @@ from draftproof.audit.formulas import expected_tokens_of_round, expected_tokens_
 from draftproof.audit.remembered import RememberedLaws
 from draftproof.audit.toys import pairs
 from draftproof.core.chance import Purpose
-from draftproof.core.enumerate import EnumeratingChance, KeyFunction, Known, outcomes, round_key
+from draftproof.core.enumerate import Choice, EnumeratingChance, KeyFunction, Known, outcomes, round_key
 from draftproof.core.params import SamplingParams
 from draftproof.core.pipeline import LawPipeline
 from draftproof.core.rules import RULES
@@ -203,7 +203,7 @@ class Walk:
         law: Law = defaultdict(float)
         length = total = 0.0
         start = len(generation.context)
-        for probability, after, left in self._rounds(generation, known):
+        for probability, after, left, _ in self.rounds(generation, known):
             total += probability
             length += probability * (len(after.context) - start)
             for tokens, mass in self._after(after, left, done + 1).items():
@@ -211,9 +211,9 @@ class Walk:
         self._check_length(generation, length, total)
         return dict(law)
 
-    def _rounds(self, generation: Generation, known: Known) -> Iterator[tuple[float, Generation, Known]]:
-        """Every outcome of one round, run on copies: (probability, the generation after it, keys that could come again). The
-        drafting is run once for each draft that can come, and what follows it once for each outcome given that draft."""
+    def rounds(self, generation: Generation, known: Known) -> Iterator[tuple[float, Generation, Known, tuple[Choice, ...]]]:
+        """Every outcome of one round, run on copies: (probability, the generation after it, keys that could come again, its
+        choices). The drafting is run once for each draft that can come, and what follows once for each outcome of it."""
         made, start = self.made, len(generation.context)
 
         def propose(chance: EnumeratingChance) -> tuple[Generation, Proposed]:
@@ -224,7 +224,7 @@ class Walk:
             settle = partial(_settle, drafted, proposed)
             for outcome, after in outcomes(settle, start, drawn.known, share=made.share, key=made.key):
                 open_keys = {k: v for k, v in outcome.known.items() if _may_repeat(k, len(after.context), made.key)}
-                yield drawn.probability * outcome.probability, after, open_keys
+                yield drawn.probability * outcome.probability, after, open_keys, (*drawn.choices, *outcome.choices)
 
     def _check_length(self, generation: Generation, length: float, total: float) -> None:
         made = self.made

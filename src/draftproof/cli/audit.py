@@ -51,6 +51,8 @@ WAYS: Mapping[str, Way] = {
 }
 """The flag that chooses a way -> the way."""
 
+ALL_PROCESSORS = max(1, os.cpu_count() or 1)
+
 Subject = Annotated[
     str | None,
     typer.Argument(
@@ -108,7 +110,7 @@ def audit(
     engine: Engine = None,
     level: Level = 1e-3,
     full: Full = False,
-    workers: Workers = max(1, os.cpu_count() or 1),
+    workers: Workers = ALL_PROCESSORS,
     target: options.Target = None,
     draft: options.Draft = None,
     method: options.Method = None,

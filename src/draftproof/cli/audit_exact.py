@@ -5,12 +5,76 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from draftproof.errors import UsageError
+
+ROWS = 12
+"""Cells of a subject that are shown."""
+
 if TYPE_CHECKING:
+    from draftproof.audit.custom.prove import Proven
     from draftproof.audit.proof import Audit
 
 
 def run(flags: Mapping[str, Any]) -> int:
     """Prove by enumeration; 1 when something is not exact."""
+    return _run_ours(flags) if flags["subject"] is None else _run_subject(flags)
+
+
+def _run_subject(flags: Mapping[str, Any]) -> int:
+    """The proof of what `module:name` names."""
+    from draftproof.audit.custom.prove import prove_subject
+    from draftproof.audit.custom.subjects import subject_named
+    from draftproof.cli.progress import telling
+    from draftproof.report.tables import json_line
+
+    for name in ("rule", "full"):
+        if flags[name]:
+            raise UsageError(f"--{name} chooses among draftproof's own cells, and {flags['subject']} has its own: leave it out")
+    with telling() as tell:
+        found = prove_subject(subject_named(flags["subject"]), tell)
+    _print_subject(found)
+    if flags["as_json"]:
+        print(json_line(found.document()))
+    return 0 if found.exact else 1
+
+
+def _print_subject(found: Proven) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    table = Table(title=f"{found.subject.name}, a {found.subject.kind}: law of the whole decode loop, against the target's")
+    for title in ("models", "drafts", "rule", "most drafted", "tokens/round", "TV"):
+        table.add_column(title, justify="left" if title in ("models", "drafts", "rule") else "right")
+    for cell in sorted(found.cells, key=lambda one: -one.tv)[:ROWS]:
+        named = cell.models, cell.draft or "its own", cell.rule or "its own"
+        table.add_row(*named, str(cell.k), f"{cell.tokens_per_round:.3f}", f"{cell.tv:.1e}")
+    console.print(table)
+    if len(found.cells) > ROWS:
+        console.print(f"The {ROWS} worst of {len(found.cells)} cells; --json has all.")
+    document = found.document()
+    if document["first_wrong"] is not None:
+        _print_wrong(console, document["first_wrong"])
+    if any(cell.key_repeated for cell in found.cells):
+        console.print("Two draws on one path ask for the same key of chance, so they are not independent.")
+    console.print(f"{document['verdict']}: largest total variation {document['max_tv']:.1e} over {document['cases']} cells")
+
+
+def _print_wrong(console: Any, wrong: Mapping[str, Any]) -> None:
+    """The first context at which the law is wrong, and how chance leads there."""
+    prompt, emitted = wrong["context"][: wrong["num_prompt_tokens"]], wrong["context"][wrong["num_prompt_tokens"] :]
+    after = f"the prompt {prompt}" + (f" and the tokens {emitted}" if emitted else "")
+    console.print(f"It first goes wrong after {after} (models {wrong['models']!r}, drafts of at most {wrong['k']}):")
+    for token in dict.fromkeys((*wrong["target_law"], *wrong["loop_law"])):
+        right, ours = (wrong[law].get(token, 0.0) for law in ("target_law", "loop_law"))
+        console.print(f"  token {token}: the target gives {right:.6f}, the loop {ours:.6f}")
+    console.print("By this way of chance, the likeliest that ends in the token that comes too often:")
+    for number, choice in enumerate(wrong["branch"], 1):
+        console.print(f"  {number}. {choice['said']} (probability {choice['probability']:.6g})", markup=False)
+
+
+def _run_ours(flags: Mapping[str, Any]) -> int:
+    """The proof of draftproof's own rules."""
     from draftproof.audit.proof import audit_rules
     from draftproof.cli.progress import telling
     from draftproof.report.tables import json_line

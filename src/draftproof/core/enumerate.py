@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from array_api_compat import array_namespace, device
 
@@ -38,12 +38,23 @@ def position_key(start: int, purpose: Purpose, node: int) -> Key:
     return (purpose, start + node, 0)
 
 
+class Choice(NamedTuple):
+    """One choice on a path: what it was for, its node, which outcome it had (a trial's success is 0, a draw's is its token),
+    and the probability of that outcome."""
+
+    purpose: Purpose
+    node: int
+    outcome: int
+    probability: float
+
+
 @dataclass(frozen=True)
 class Outcome:
-    """One way a run can go: its probability, and what it leaves known of every key it consumed."""
+    """One way a run can go: its probability, what it leaves known of every key it consumed, and its choices in order."""
 
     probability: float
     known: Known
+    choices: tuple[Choice, ...] = ()
 
 
 @dataclass
@@ -58,6 +69,7 @@ class EnumeratingChance:
     probability: float = 1.0
     taken: list[int] = field(default_factory=list)
     siblings: list[tuple[int, ...]] = field(default_factory=list)
+    choices: list[Choice] = field(default_factory=list)
 
     def bernoulli(self, probability: float, purpose: Purpose, node: int) -> bool:
         return self._choose((float(probability),), None, purpose, node) == 0
@@ -91,7 +103,9 @@ class EnumeratingChance:
         choice = self.script[turn] if turn < len(self.script) else next(iter(pieces))
         self.siblings.append(tuple(index for index in pieces if index > choice))
         left, right = pieces[choice]
-        self.probability *= (right - left) / (high - low)
+        share = (right - left) / (high - low)
+        self.probability *= share
+        self.choices.append(Choice(purpose, node, choice, share))
         self.known[key] = (left, right)
         self.taken.append(choice)
         return choice
@@ -140,6 +154,6 @@ def outcomes(
         script = pending.pop()
         chance = EnumeratingChance(start, script, dict(known or {}), share, key)
         result = run(chance)
-        yield Outcome(chance.probability, chance.known), result
+        yield Outcome(chance.probability, chance.known, tuple(chance.choices)), result
         for turn in range(len(script), len(chance.taken)):
             pending.extend((*chance.taken[:turn], other) for other in chance.siblings[turn])

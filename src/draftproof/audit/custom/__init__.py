@@ -1,0 +1,1 @@
+"""The enumerated proof for a rule, a drafter or a step function of anybody's."""

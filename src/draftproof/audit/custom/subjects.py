@@ -1,0 +1,122 @@
+"""What `module:name` names: a rule, a drafter, a step function, or a function that drafts."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal
+
+import numpy as np
+
+from draftproof.audit.drafting import PlannedDrafter
+from draftproof.errors import UsageError
+
+KINDS = (
+    "a rule (with verify), a drafter (with open), a step function (p, q, prefix, k, rng), or a function (prefix) that drafts"
+)
+RULE_MEMBERS = ("name", "lossless", "trees", "coupled", "text_follows_seed", "selections")
+DRAFTER_MEMBERS = ("name", "selections", "trees", "wants", "memories")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """name: as given. value: the rule, the drafter or the function itself."""
+
+    name: str
+    kind: Literal["rule", "drafter", "step"]
+    value: Any
+
+
+def subject_named(name: str) -> Subject:
+    """The object at `module:name` or `file.py:name`; of a class, an object. UsageError for what cannot be audited."""
+    place, colon, attribute = name.rpartition(":")
+    if not colon or not place or not attribute:
+        raise UsageError(f"{name!r} is no module:name, as mypackage.mymodule:my_step or my_file.py:my_step")
+    value: Any = _module(place)
+    for part in attribute.split("."):
+        if not hasattr(value, part):
+            raise UsageError(f"{place} has no {part!r}")
+        value = getattr(value, part)
+    return recognised(name, value)
+
+
+def recognised(name: str, value: Any) -> Subject:
+    """What `value` is."""
+    if inspect.isclass(value):
+        try:
+            value = value()
+        except TypeError as error:
+            raise UsageError(f"{name} is a class that cannot be made without arguments: {error}") from error
+    if hasattr(value, "verify"):
+        return Subject(name, "rule", _complete(name, "rule", value, RULE_MEMBERS))
+    if hasattr(value, "open") and hasattr(value, "selections"):
+        return Subject(name, "drafter", _complete(name, "drafter", value, DRAFTER_MEMBERS))
+    if callable(value) and _takes(value, 5):
+        return Subject(name, "step", value)
+    if callable(value) and _takes(value, 1):
+        drafter = PlannedDrafter(name.rpartition(":")[2], lambda context, path: _proposed(value((*context, *path))))
+        return Subject(name, "drafter", drafter)
+    raise UsageError(f"{name} is {_described(value)}; what can be audited is {KINDS}")
+
+
+def _module(place: str) -> ModuleType:
+    """Import a module, also one in the working folder, or a file."""
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        if place.endswith(".py"):
+            return _of_file(Path(place).expanduser())
+        return importlib.import_module(place)
+    except UsageError:
+        raise
+    except Exception as error:
+        raise UsageError(f"{place} cannot be imported: {type(error).__name__}: {error}") from error
+
+
+def _of_file(file: Path) -> ModuleType:
+    if not file.is_file():
+        raise UsageError(f"there is no file {file}")
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[file.stem] = module  # dataclasses look their module up there
+    spec.loader.exec_module(module)
+    return module
+
+
+def _complete(name: str, kind: str, value: Any, members: tuple[str, ...]) -> Any:
+    missing = [member for member in members if not hasattr(value, member)]
+    if missing:
+        raise UsageError(f"{name} is no whole {kind}: it lacks {', '.join(missing)} (docs/add_a_{kind}.md)")
+    return value
+
+
+def _proposed(given: Any) -> Any:
+    """What a drafting function returned: a token, None, or a law as an array."""
+    if given is None:
+        return None
+    return int(given) if np.ndim(given) == 0 else np.asarray(given, dtype=float)
+
+
+def _takes(function: Callable[..., Any], count: int) -> bool:
+    """Whether a function can be called with `count` positional arguments."""
+    try:
+        inspect.signature(function).bind(*range(count))
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _described(value: Any) -> str:
+    if not callable(value):
+        return f"a {type(value).__name__}"
+    try:
+        return f"a function {inspect.signature(value)}"
+    except (TypeError, ValueError):
+        return "a function whose parameters cannot be read"
