@@ -1,0 +1,1 @@
+"""What an engine under audit looks like, one file an engine."""

@@ -1,0 +1,1 @@
+"""Recorded rounds against what an exact engine's would be."""
