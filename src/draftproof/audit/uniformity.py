@@ -27,15 +27,16 @@ def randomised_pit(law: Vector, token: int, coin: float, key: Vector | None = No
     return float(min(max((before + coin * law[token]) / law.sum(), 0.0), 1.0))
 
 
-def anderson_darling(values: Sequence[float]) -> tuple[float, float]:
-    """A^2 and the p-value of numbers that should be uniform on [0, 1); (0, 1) without any.
+def anderson_darling(values: Sequence[float], least: float = 1e-6) -> tuple[float, float]:
+    """A^2 and the p-value of numbers that should be uniform on [0, 1); (0, 1) without any. least: how near to 0 and 1 a number
+    counts; one that is impossible is then much evidence, and not all of it.
 
     p by Marsaglia and Marsaglia (2004) where it is above 3e-4; beyond, the leading term of the tail of the limit law,
     sqrt(3) erfc(sqrt(A^2)), which is within some percent of it from there on. Good from about five numbers on."""
     n = len(values)
     if n == 0:
         return 0.0, 1.0
-    ordered = np.clip(np.sort(np.asarray(values, dtype=float)), 1e-15, 1.0 - 1e-15)
+    ordered = np.clip(np.sort(np.asarray(values, dtype=float)), least, 1.0 - least)
     weights = 2.0 * np.arange(1, n + 1) - 1.0
     statistic = float(-n - np.mean(weights * (np.log(ordered) + np.log1p(-ordered[::-1]))))
     return statistic, _tail(max(statistic, 1e-3))
