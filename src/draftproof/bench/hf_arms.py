@@ -93,10 +93,10 @@ class HFArm:
         tokens = torch.tensor([ids], device=device)
         modules = [m.module for m in (self.target, self.draft) if m is not None]
         arrivals = _Arrivals(now)
-        quiet, settings = _quiet(), self._draft_settings()
-        with peak_memory(self.target) as peak, _hooks(modules, now) as forwards, torch.inference_mode(), quiet, settings:
+        silence, settings = quiet(), self._draft_settings()
+        with peak_memory(self.target) as peak, _hooks(modules, now) as forwards, torch.inference_mode(), silence, settings:
             began = now()
-            arguments = self._arguments(params, len(ids))
+            arguments = self.arguments(params, len(ids))
             output = self.target.module.generate(tokens, attention_mask=torch.ones_like(tokens), streamer=arrivals, **arguments)
             seconds = now() - began
         new = output[0, len(ids) :].tolist()
@@ -118,7 +118,7 @@ class HFArm:
         rest = seconds - draft - drafting_prompt - forwards[0].first - forwards[0].later
         return {"draft": draft, "verify": forwards[0].later, "rest": rest, "outside_forwards": rest}
 
-    def _arguments(self, params: SamplingParams, num_prompt_tokens: int) -> dict[str, Any]:
+    def arguments(self, params: SamplingParams, num_prompt_tokens: int) -> dict[str, Any]:
         """`generate`'s arguments; everything sampling could depend on is said, so that no model default comes in."""
         module = self.target.module
         eos = None if params.ignore_eos else list(self.target.eos_token_ids) or None
@@ -163,7 +163,7 @@ class HFArm:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Without transformers' advice about the arguments that its own assisted generation passes on."""
     from transformers.utils import logging
 

@@ -1,6 +1,6 @@
 """draftproof's own decoder, its rounds recorded.
 
-What is recorded is what the rule was handed: the draft with its laws; and what the round, as `on_round` tells of it, made of it.
+What is recorded is what the rule was handed, the draft with its laws, and what the round made of it, as `on_round` tells.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def one_hot(law: Vector) -> Vector:
 
 
 def of_draft(drawn_from: Vector, target: Vector, before: Vector | None) -> Iterator[Alternative]:
-    """A draft that claims to come from `drawn_from`, where the target's law is `target`; before: the claimed law one place up."""
+    """A draft that claims to come from `drawn_from`, where the target's law is `target`; before: the claim one place up."""
     yield from ((TEMPERATURE, tempered(drawn_from, temperature)) for temperature in TEMPERATURES)
     yield ARG_MAX, one_hot(drawn_from)
     yield WRONG_DRAFT_LAW, target

@@ -18,7 +18,7 @@ from draftproof.audit.engines.rounds import RecordedRound
 from draftproof.audit.uniformity import normal_p_value, randomised_pit
 from draftproof.audit.white_box import alternatives
 from draftproof.audit.white_box.explain import Explanation, explain
-from draftproof.audit.white_box.finding import Finding
+from draftproof.audit.verdict import Finding
 from draftproof.audit.white_box.reuse import Reuse
 from draftproof.audit.white_box.scorer import ScoredLaws, claimed_law
 from draftproof.audit.white_box.streams import LEAST, Bets, DrawStream, bet_finding
@@ -60,7 +60,7 @@ class Battery:
         self.drafts = DrawStream("drafts against their law", LEAST)
         self.acceptance = Acceptance(floor)
         self.replacements = DrawStream("replacements against the residual", floor)
-        self.target_draws = DrawStream("bonus tokens against the target", floor)
+        self.target_draws = DrawStream("bonus and undrafted tokens against the target", floor)
         self.reuse = Reuse()
         self.num_rounds = self.num_tokens = self.num_missing_bonus = self.num_bonus_due = 0
         self.faults: list[tuple[RecordedRound, str]] = []
@@ -166,8 +166,8 @@ def _ratio(drawn_from: Vector, target: Vector) -> Vector:
 
 
 def _widened(law: Vector, target: Vector, drawn_from: Vector | None, rounding: float) -> Vector:
-    """The law of a replacement with the mass that rounding of the target's law may put elsewhere: a residual is a difference, so
-    what is small against the law may be large against the rest of it."""
+    """The law of a replacement with the mass that rounding of the target's law may put elsewhere: a residual is a difference,
+    so what is small against the law may be large against the rest of it."""
     if rounding == 0.0:
         return law
     rest = 1.0 if drawn_from is None else float(np.maximum(target - drawn_from, 0.0).sum())

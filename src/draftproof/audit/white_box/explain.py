@@ -25,8 +25,8 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Explanation:
-    """lengths: number of accepted drafts -> probability, given the draft. final_law: of the token after the recorded path, given
-    draft and path [vocab], float64; None where the rule never goes there."""
+    """lengths: number of accepted drafts -> probability, given the draft. final_law: of the token after the recorded path,
+    given draft and path [vocab], float64; None where the rule never goes there."""
 
     lengths: dict[int, float]
     final_law: Vector | None

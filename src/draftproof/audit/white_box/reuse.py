@@ -1,7 +1,7 @@
 """Do two draws share their random number? Correlations of numbers that are independent in an exact engine.
 
-Given the draft, the number of a replacement is uniform and an acceptance has a known probability, so each product below has mean
-zero given everything before it, and its sum over the root of the sum of its variances is standard normal in the limit.
+Given the draft, the number of a replacement is uniform and an acceptance has a known probability, so each product below has
+mean zero given everything before it, and its sum over the root of the sum of its variances is standard normal in the limit.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, field
 
 from draftproof.audit.uniformity import normal_p_value, normal_score
-from draftproof.audit.white_box.finding import Finding
+from draftproof.audit.verdict import Finding
 
 KINDS = (
     "replacement or bonus against its draft",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from array_api_compat import is_torch_array
 import numpy as np
+from array_api_compat import is_torch_array
 from numpy.typing import NDArray
 
 from draftproof.audit.engines.rounds import RecordedRound

@@ -1,7 +1,7 @@
 """Evidence from one kind of event, draw after draw: bets on every fault, and numbers that should be uniform.
 
-A bet on a fault multiplies its stake by (1 - s) + s * (law under the fault)/(law of an exact engine) at every draw. Under an exact
-engine the mean of all stakes is a nonnegative martingale that begins at 1: an e-value, whenever one stops (Ville).
+A bet on a fault multiplies its wealth by (1 - s) + s * (law under the fault)/(law of an exact engine) at every draw.
+Under an exact engine the mean of all wealth is a nonnegative martingale that begins at 1: an e-value, whenever one stops.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftproof.audit.uniformity import anderson_darling, kolmogorov_distance
-from draftproof.audit.white_box.finding import Finding
+from draftproof.audit.verdict import Finding
 
 Vector = NDArray[np.float64]
 STAKES = (0.25, 0.95)

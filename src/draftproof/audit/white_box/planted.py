@@ -1,7 +1,7 @@
 """draftproof's own decoder with one fault planted, for showing that an audit sees it and names it.
 
-The faults are those of public decoders (`audit/mutants.py`), at any vocabulary, and faults of what surrounds a rule: a draft law
-other than the one drawn from, a processor that does not see the drafts, a random number used twice.
+The faults are those of public decoders (`audit/mutants.py`), at any vocabulary, and faults of what surrounds a rule: a draft
+law other than the one drawn from, a processor that does not see the drafts, a random number used twice.
 """
 
 from __future__ import annotations
