@@ -1,7 +1,7 @@
 """Greedy text against plain greedy text: the same, a tie that rounding decides, or a fault.
 
-Plain text is written twice: where it differs from itself, no difference elsewhere says anything. Whether a difference is a tie is
-judged by `decode/ties.py`, as everywhere.
+Plain text is written twice: where it differs from itself, no difference elsewhere says anything. Whether a difference is a tie
+is judged by `decode/ties.py`, as everywhere.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class GreedyAudit:
 
     @property
     def outcome(self) -> str:
-        """"exact": the same but for ties; "not exact"; or "cannot tell", where plain text itself is at fault."""
+        """ "exact": the same but for ties; "not exact"; or "cannot tell", where plain text itself is at fault."""
         if any(text.fault for text in self.control):
             return "cannot tell"
         return "not exact" if self.faults else "exact"
@@ -82,7 +82,7 @@ def audit_greedy(
     params: SamplingParams,
     tell: Callable[[str, int, int], None] = lambda what, done, total: None,
 ) -> GreedyAudit:
-    """Write every prompt's text twice plainly and once with drafts. decoder: any decoder of the same target, which judges ties."""
+    """Write every prompt's text twice plainly and once with drafts. decoder: any of the same target, which judges ties."""
     control, texts = [], []
     for number, prompt in enumerate(prompts):
         tell("texts", number, len(prompts))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from draftproof.audit.engines.rounds import RoundEngine
+    from draftproof.audit.verdict import Verdict
     from draftproof.audit.white_box.run import WhiteBox
     from draftproof.cli.audit_load import Loaded
 
@@ -25,7 +26,7 @@ def run(flags: Mapping[str, Any]) -> int:
     _print(found)
     if flags["as_json"]:
         print(json_line(found.document()))
-    return int(found.outcome == "not exact")
+    return found.verdict.exit_code
 
 
 def engine_of(loaded: Loaded) -> RoundEngine:
@@ -48,11 +49,24 @@ def _print(found: WhiteBox) -> None:
     table = Table(title=title)
     for name in ("test", "events", "statistic", "p-value", "effect", "95% interval"):
         table.add_column(name, justify="left" if name == "test" else "right")
-    for row in found.rows:
+    for row in found.verdict.findings:
         interval = f"{row.interval[0]:.4f} to {row.interval[1]:.4f}"
         table.add_row(row.test, str(row.n), f"{row.statistic:.2f}", f"{row.chance:.2g}", f"{row.effect:.4f}", interval)
     console.print(table)
     console.print(f"Rounding moves the target's log-probabilities by {found.rounding:.1e} nats; the tests allow for it.")
     for note in found.notes:
         console.print(f"Note: {note}.")
-    console.print(found.sentence, soft_wrap=True)
+    console.print(sentence(found.verdict), soft_wrap=True)
+
+
+def sentence(verdict: Verdict) -> str:
+    """The verdict in words."""
+    size = "nothing" if verdict.detectable is None else f"a bias of {verdict.detectable:.2g} in total variation a token"
+    if verdict.outcome == "not exact":
+        strongest = verdict.findings[0] if verdict.findings else None
+        test = "" if strongest is None else f" ({strongest.test}, p {strongest.chance:.1e})"
+        example = f" For example, {verdict.example}." if verdict.example else ""
+        return f"not exact{test}: {verdict.cause or 'no known fault explains it'}.{example}"
+    if verdict.outcome == "exact":
+        return f"exact: {size} would have been seen with probability 0.95, at level {verdict.level:g}"
+    return f"cannot tell: so far {size} would be seen; about {verdict.more_tokens} more tokens are needed"

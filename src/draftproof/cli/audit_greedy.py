@@ -40,7 +40,8 @@ def _print(found: GreedyAudit, tokenizer: Any) -> None:
 def _print_difference(text: Comparison, tokenizer: Any) -> None:
     found = text.difference
     assert found is not None
-    print(f"  prompt {text.prompt}, token {found.position}: the target's best two are {found.top2_gap:.3g} nats apart; {found.why}")
+    print(f"  prompt {text.prompt}, token {found.position}: the target's best two are {found.top2_gap:.3g} nats apart there.")
+    print(f"    {found.why}")
     for title, tokens in (("plain", text.one), ("other", text.other)):
         print(f"    {title}: {_shown(tokens, tokenizer)}")
 

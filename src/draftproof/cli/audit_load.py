@@ -57,6 +57,7 @@ def load(flags: Mapping[str, Any], **sampling: Any) -> Loaded:
     target, drafts = load_target(flags, [config])
     named = config.draft_model
     draft = None if named is None or named.model is None else drafts(named.model, named.revision, named.quantization)
+    assert params.max_tokens is not None
     prompts = encode(items, target.tokenizer, target.vocab_size, target.max_length, params.max_tokens)
     decoder = SpeculativeDecoder(draft, target, target.tokenizer, speculative_config=config)
     ids = [tuple(prompt.ids) for prompt in prompts]
@@ -93,9 +94,11 @@ def writers(loaded: Loaded) -> tuple[str, Callable[..., Sequence[int]], Callable
         drafter = loaded.decoder.drafter
         assert drafter is not None
         name = f"draftproof {__version__}, {drafter.name}"
-        return name, lambda ids, params: plain.generate(ids, params).token_ids, lambda ids, params: loaded.decoder.generate(
-            ids, params
-        ).token_ids
+        return (
+            name,
+            lambda ids, params: plain.generate(ids, params).token_ids,
+            lambda ids, params: loaded.decoder.generate(ids, params).token_ids,
+        )
     from transformers import __version__ as version
 
     from draftproof.bench.hf_arms import HFArm

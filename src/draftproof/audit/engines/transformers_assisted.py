@@ -1,8 +1,8 @@
 """transformers' own assisted generation and prompt lookup, their rounds recorded through public hooks.
 
-Drafts are what the target's forward pass is given (a module's forward pre-hook), emitted tokens what the streamer is given, round by
-round. The law a draft model's tokens claim to come from is the softmax of the scores its `generate` returns: the same array that
-transformers puts into the acceptance ratio. They are read from an assistant of a subclass whose `generate` keeps what it returns.
+Drafts are what the target's forward pass is given (a module's forward pre-hook), emitted tokens what the streamer is given,
+round by round. The law a draft model's tokens claim to come from is the softmax of the scores its `generate` returns, the array
+that transformers puts into the acceptance ratio: the assistant is of a subclass whose `generate` keeps what it returns.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ class _Recorder:
 
 
 def recorded(module: Any, length: int) -> Any:
-    """A draft model over the same weights, of a subclass whose `generate` keeps the scores it returns in `kept`, with a generation
-    config of its own that drafts `length` tokens."""
+    """A draft model over the same weights, of a subclass whose `generate` keeps the scores it returns in `kept`, with a
+    generation config of its own that drafts `length` tokens."""
     kind = type(module)
 
     class Recorded(kind):  # type: ignore[misc, valid-type]

@@ -11,59 +11,33 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from draftproof.core.faults import (
+    ACCEPTS_ALL,
+    ARG_MAX,
+    INVERTED,
+    NO_RESIDUAL,
+    OFF_BY_ONE,
+    TEMPERATURE,
+    TEMPERATURES,
+    WRONG_DRAFT_LAW,
+    WRONG_RESIDUAL,
+    one_hot,
+    tempered,
+)
+
 Vector = NDArray[np.float64]
 Alternative = tuple[str, Vector]
 
-NO_RESIDUAL = "no residual: a replacement is drawn from the target's whole law"
-WRONG_RESIDUAL = "wrong residual: not (target - draft)+"
-WRONG_DRAFT_LAW = "wrong q: the law in the acceptance ratio is not the one drafts are drawn from"
-TEMPERATURE = "temperature on one side"
-ARG_MAX = "arg max where a draw is due"
-OFF_BY_ONE = "off by one: the target's row of another position"
 STALE = "stale processor: penalties or processors do not see the drafts before a position"
-REUSED_NOISE = "reused noise: two draws share their random number"
-ACCEPTS_ALL = "accepts every draft"
-INVERTED = "ratio inverted: draft over target"
 WRONG_TOKEN = "acceptance by another token's probabilities"
 KEEPS_VERIFYING = "keeps verifying after a rejection: a later draft is emitted"
 SAMPLE_AND_MATCH = "sample and match: a draft is kept when the target draws the same"
-CAUSES = (
-    NO_RESIDUAL,
-    WRONG_RESIDUAL,
-    WRONG_DRAFT_LAW,
-    TEMPERATURE,
-    ARG_MAX,
-    OFF_BY_ONE,
-    STALE,
-    REUSED_NOISE,
-    ACCEPTS_ALL,
-    INVERTED,
-    WRONG_TOKEN,
-    KEEPS_VERIFYING,
-    SAMPLE_AND_MATCH,
-)
-TEMPERATURES = (0.5, 0.7, 1.4, 2.0)
-
-
-def tempered(law: Vector, temperature: float) -> Vector:
-    """law^(1/temperature), normalised."""
-    with np.errstate(divide="ignore"):
-        logs = np.log(law) / temperature
-    mass: Vector = np.exp(logs - logs.max())
-    return mass / mass.sum()
-
-
-def one_hot(law: Vector) -> Vector:
-    """All mass on the likeliest token."""
-    best = np.zeros_like(law)
-    best[int(law.argmax())] = 1.0
-    return best
 
 
 def of_draft(drawn_from: Vector, target: Vector, before: Vector | None) -> Iterator[Alternative]:
     """A draft that claims to come from `drawn_from`, where the target's law is `target`; before: the claim one place up."""
     yield from ((TEMPERATURE, tempered(drawn_from, temperature)) for temperature in TEMPERATURES)
-    yield ARG_MAX, one_hot(drawn_from)
+    yield ARG_MAX, one_hot(int(drawn_from.argmax()), len(drawn_from))
     yield WRONG_DRAFT_LAW, target
     yield WRONG_DRAFT_LAW, np.full_like(drawn_from, 1.0 / len(drawn_from))
     if before is not None:
@@ -88,8 +62,8 @@ def of_replacement(
     without[token] = 0.0 if drawn_from is None else max(target[token] - drawn_from[token], 0.0)
     yield NO_RESIDUAL, target
     yield from ((TEMPERATURE, tempered(law, temperature)) for temperature in TEMPERATURES)
-    yield ARG_MAX, one_hot(law)
-    yield ARG_MAX, one_hot(target)
+    yield ARG_MAX, one_hot(int(law.argmax()), len(law))
+    yield ARG_MAX, one_hot(int(target.argmax()), len(target))
     if drawn_from is not None:
         yield WRONG_RESIDUAL, without
         yield WRONG_RESIDUAL, np.abs(target - drawn_from)
@@ -105,7 +79,7 @@ def of_replacement(
 def of_target_draw(target: Vector, before: Vector | None, stale: Vector | None) -> Iterator[Alternative]:
     """A token drawn from the target's own law: a bonus, or one without a draft. before: the row one place up."""
     yield from ((TEMPERATURE, tempered(target, temperature)) for temperature in TEMPERATURES)
-    yield ARG_MAX, one_hot(target)
+    yield ARG_MAX, one_hot(int(target.argmax()), len(target))
     for cause, row in ((OFF_BY_ONE, before), (STALE, stale)):
         if row is not None:
             yield cause, row

@@ -16,14 +16,16 @@ from numpy.typing import NDArray
 
 from draftproof.audit.engines.rounds import RecordedRound
 from draftproof.audit.uniformity import normal_p_value, randomised_pit
+from draftproof.audit.verdict import Finding
 from draftproof.audit.white_box import alternatives
 from draftproof.audit.white_box.explain import Explanation, explain
-from draftproof.audit.verdict import Finding
 from draftproof.audit.white_box.reuse import Reuse
 from draftproof.audit.white_box.scorer import ScoredLaws, claimed_law
-from draftproof.audit.white_box.streams import LEAST, Bets, DrawStream, bet_finding
+from draftproof.audit.white_box.streams import Bets, DrawStream, bet_finding
+from draftproof.core.bounds import gumbel_acceptance
 from draftproof.core.records import ROOT
 from draftproof.core.rules.protocol import Rule
+from draftproof.core.wealth import FLOOR
 
 Vector = NDArray[np.float64]
 
@@ -39,6 +41,14 @@ class Acceptance:
     accepted: int = 0
     bets: Bets = field(default_factory=Bets)
 
+    def tried(self, accepted: bool, chance: float, rounding: float) -> None:
+        """One draft by itself, which is accepted with `chance`."""
+        self.excess += accepted - chance
+        self.expected += chance
+        self.accepted += accepted
+        self.variance += chance * (1.0 - chance) + rounding**2
+        self.bets.see(())
+
     def findings(self) -> list[Finding]:
         """effect: accepted drafts a round more than expected."""
         n = self.bets.n
@@ -47,7 +57,7 @@ class Acceptance:
         z = self.excess / math.sqrt(self.variance) if self.variance > 0 else 0.0
         effect, half = self.excess / n, 1.96 * math.sqrt(self.variance) / n
         count = Finding("accepted drafts", z, normal_p_value(z), None, effect, (effect - half, effect + half), n)
-        return [count, bet_finding("accepted drafts", self.bets)]
+        return [count, *([bet_finding("accepted drafts", self.bets)] if self.bets.logs else [])]
 
 
 class Battery:
@@ -55,21 +65,27 @@ class Battery:
 
     def __init__(self, rule: Rule, *, seed: int = 0, rounding: float = 0.0) -> None:
         self.rule, self.rounding = rule, rounding
-        floor = max(LEAST, 0.1 * rounding)  # rounding moves what a truncation keeps, too
+        floor = max(FLOOR, 0.1 * rounding)  # rounding moves what a truncation keeps, too
         self._coins = np.random.default_rng(seed)
-        self.drafts = DrawStream("drafts against their law", LEAST)
+        self.drafts = DrawStream("drafts against their law", FLOOR)
         self.acceptance = Acceptance(floor)
         self.replacements = DrawStream("replacements against the residual", floor)
         self.target_draws = DrawStream("bonus and undrafted tokens against the target", floor)
         self.reuse = Reuse()
         self.num_rounds = self.num_tokens = self.num_missing_bonus = self.num_bonus_due = 0
         self.faults: list[tuple[RecordedRound, str]] = []
+        self.example: str | None = None
+        self._least_likely = 0.0
+        self._furthest = 0
 
     def see(self, seen: RecordedRound, laws: ScoredLaws) -> None:
         """One round. laws: the target's, computed anew."""
         self.num_rounds += 1
         self.num_tokens += len(seen.tokens)
         self._see_drafts(seen, laws)
+        if self.rule.coupled:
+            self._see_coupled(seen, laws)
+            return
         explained = explain(self.rule, seen.draft, laws, seen.path)
         if seen.fault is not None:
             self.faults.append((seen, seen.fault))
@@ -78,9 +94,20 @@ class Battery:
             self._see_acceptance(seen, laws, explained)
         if seen.final_token is not None and explained.final_law is not None:
             self._see_final(seen, laws, explained.final_law, seen.final_token)
+            self._keep_example(seen, explained.final_law, seen.final_token)
         if seen.final_origin == "bonus" and not seen.cut:
             self.num_bonus_due += 1
             self.num_missing_bonus += seen.final_token is None
+
+    def _keep_example(self, seen: RecordedRound, law: Vector, token: int) -> None:
+        """Remember the token that was the least likely of all, against what would have been."""
+        surprise = -math.log(max(float(law[token]), 1e-300)) - float(-(law[law > 0] * np.log(law[law > 0])).sum())
+        if surprise > self._least_likely:
+            self._least_likely = surprise
+            self.example = (
+                f"after the tokens {list(seen.context[-8:])} and the drafts {list(seen.draft.tokens)}, {seen.num_accepted} of them "
+                f"accepted, token {token} came as {seen.final_origin}; an exact engine gives it {float(law[token]):.2g}"
+            )
 
     def findings(self) -> list[Finding]:
         """All of them."""
@@ -92,8 +119,12 @@ class Battery:
         if draft.selection == "fixed":
             return
         numbers: dict[int, float] = {}
+        if len(seen.context) == len(seen.prompt):
+            self._furthest = 0
         for node, token in enumerate(draft.tokens):
             parent = draft.parents[node]
+            if self.rule.coupled and not self._is_new(len(seen.context) + len(draft.nodes_to(node))):
+                continue
             if draft.selection == "top_k_plus_one" and node != draft.children[parent][-1]:
                 continue  # a constant
             target = laws.vector(parent)
@@ -109,6 +140,12 @@ class Battery:
             self.drafts.see(law, token, alternatives.of_draft(law, target, above), uniforms)
         self.reuse.drafted(numbers)
 
+    def _is_new(self, position: int) -> bool:
+        """Whether no draft was drawn for `position` before: coupled drafts of one position share their noise."""
+        new = position > self._furthest
+        self._furthest = max(self._furthest, position)
+        return new
+
     def _see_acceptance(self, seen: RecordedRound, laws: ScoredLaws, explained: Explanation) -> None:
         found, n = self.acceptance, seen.num_accepted
         found.excess += n - explained.mean
@@ -117,7 +154,7 @@ class Battery:
         found.variance += explained.variance + (self.rounding * len(seen.draft)) ** 2
         chances = explained.lengths
         null = (1.0 - found.floor) * chances.get(n, 0.0) + found.floor / (len(seen.draft) + 1)
-        found.bets.see(self._length_ratios(seen, laws, null), self.rounding**2)
+        found.bets.see(self._length_ratios(seen, laws, null), rounding=self.rounding)
         if seen.draft.is_chain:
             for node in range(min(n + 1, len(seen.draft))):
                 reached = sum(chance for length, chance in chances.items() if length >= node)
@@ -137,14 +174,34 @@ class Battery:
             likelihood = math.prod(chances[:n]) * (1.0 - chances[n] if n < len(chances) else 1.0)
             yield cause, likelihood / null
 
+    def _see_coupled(self, seen: RecordedRound, laws: ScoredLaws) -> None:
+        """Draft and target draw with shared noise: given the draft nothing is known of the target's draw, but every emitted token
+        has the target's law given those before it, and a chain's draft agrees with it as often as the coupling says."""
+        way = (ROOT, *seen.path)
+        for node, token in zip(way, seen.tokens, strict=False):
+            law = laws.vector(node)
+            coin = self._coins.random()
+            before = laws.vector(seen.draft.parents[node]) if node != ROOT else None
+            others = alternatives.of_target_draw(law, before, laws.stale(node))
+            self.target_draws.see(law, token, others, {"by likelihood": randomised_pit(law, token, coin, law)}, self.rounding)
+            self._keep_example(seen, law, token)
+            child = seen.draft.children.get(node, [None])[0]
+            if child is not None and seen.draft.is_chain and not seen.cut:
+                self.acceptance.tried(child in seen.path, self._coupled_chance(seen, child, law), self.rounding)
+
+    def _coupled_chance(self, seen: RecordedRound, child: int, law: Vector) -> float:
+        if seen.draft.selection == "fixed":
+            return float(law[seen.draft.tokens[child]])
+        return gumbel_acceptance(law, claimed_law(seen.draft, child, law))
+
     def _see_final(self, seen: RecordedRound, laws: ScoredLaws, law: Vector, token: int) -> None:
         draft, node = seen.draft, seen.last
         target = laws.vector(node)
-        coin, discount = self._coins.random(), self.rounding**2
+        coin = self._coins.random()
         if seen.final_origin != "replacement":
             before = laws.vector(draft.parents[node]) if node != ROOT else None
             others = alternatives.of_target_draw(target, before, laws.stale(node))
-            self.target_draws.see(law, token, others, {"by likelihood": randomised_pit(law, token, coin, law)}, discount)
+            self.target_draws.see(law, token, others, {"by likelihood": randomised_pit(law, token, coin, law)}, self.rounding)
             if node != ROOT:
                 self.reuse.drawn(node, randomised_pit(law, token, coin))
             return
@@ -157,7 +214,7 @@ class Battery:
         uniforms = {"by likelihood": randomised_pit(widened, token, coin, widened)}
         if drawn_from is not None:
             uniforms["by draft over target"] = randomised_pit(widened, token, coin, _ratio(drawn_from, target))
-        self.replacements.see(widened, token, others, uniforms, discount)
+        self.replacements.see(widened, token, others, uniforms, self.rounding)
         self.reuse.drawn(child, randomised_pit(widened, token, coin))
 
 

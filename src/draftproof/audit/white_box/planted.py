@@ -17,6 +17,7 @@ from draftproof.audit.engines.ours import OurEngine, RecordingRule
 from draftproof.audit.engines.rounds import RecordedRound
 from draftproof.audit.mutants import CHAIN_MUTANTS, Verify
 from draftproof.audit.white_box import alternatives
+from draftproof.core import faults
 from draftproof.core.chance import Chance, KeyedChance, Purpose
 from draftproof.core.laws import as_numpy, inverse_cdf
 from draftproof.core.params import SamplingParams
@@ -120,17 +121,17 @@ def _stale_penalty(params: SamplingParams, committed: Callable[[], Sequence[int]
 
 
 FAULTS: dict[str, Fault] = {
-    "no residual": Fault(MUTANTS["correction from the target's law, no residual"], cause=alternatives.NO_RESIDUAL),
-    "wrong q": Fault(alter=_laws_one_late, cause=alternatives.WRONG_DRAFT_LAW),
-    "temperature on one side": Fault(alter=_tempered_laws, cause=alternatives.TEMPERATURE),
-    "arg max": Fault(MUTANTS["accept iff arg max, else draw from the target"], cause=alternatives.ARG_MAX),
-    "off by one": Fault(MUTANTS["target row off by one position"], cause=alternatives.OFF_BY_ONE),
+    "no residual": Fault(MUTANTS["correction from the target's law, no residual"], cause=faults.NO_RESIDUAL),
+    "wrong q": Fault(alter=_laws_one_late, cause=faults.WRONG_DRAFT_LAW),
+    "temperature on one side": Fault(alter=_tempered_laws, cause=faults.TEMPERATURE),
+    "arg max": Fault(MUTANTS["accept iff arg max, else draw from the target"], cause=faults.ARG_MAX),
+    "off by one": Fault(MUTANTS["target row off by one position"], cause=faults.OFF_BY_ONE),
     "stale processor": Fault(params=_stale_penalty, cause=alternatives.STALE),
-    "reused noise": Fault(_with_reused_noise, cause=alternatives.REUSED_NOISE),
-    "ratio inverted": Fault(MUTANTS["ratio inverted"], cause=alternatives.INVERTED),
+    "reused noise": Fault(_with_reused_noise, cause=faults.REUSED_NOISE),
+    "ratio inverted": Fault(MUTANTS["ratio inverted"], cause=faults.INVERTED),
     "keep verifying": Fault(MUTANTS["keep verifying after a rejection"], cause=alternatives.KEEPS_VERIFYING),
     "match, then a fresh redraw": Fault(MUTANTS["match, then a fresh redraw"], cause=alternatives.SAMPLE_AND_MATCH),
-    "bonus at another temperature": Fault(MUTANTS["bonus at another temperature"], cause=alternatives.TEMPERATURE),
+    "bonus at another temperature": Fault(MUTANTS["bonus at another temperature"], cause=faults.TEMPERATURE),
 }
 """Name -> fault. They are planted in sampled chains under the rule `token`; "stale processor" needs a repetition penalty."""
 

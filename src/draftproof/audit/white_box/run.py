@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from draftproof.audit.engines.rounds import RecordedRound, RoundEngine
-from draftproof.audit.white_box import alternatives
-from draftproof.audit.white_box.battery import Battery
 from draftproof.audit.verdict import Finding, Verdict, conclude
+from draftproof.audit.white_box.battery import Battery
 from draftproof.audit.white_box.scorer import Scorer
 from draftproof.audit.white_box.streams import Bets
+from draftproof.core.faults import REUSED_NOISE, WRONG_DRAFT_LAW
 from draftproof.core.params import SamplingParams
 from draftproof.core.rules import RULES
 from draftproof.errors import UsageError
@@ -54,7 +54,7 @@ class WhiteBox:
     @property
     def notes(self) -> list[str]:
         """What is no fault, but worth knowing."""
-        battery, notes = self.reading.battery, []
+        battery, notes = self.reading.battery, list[str]()
         if self.reading.contradicted:
             return notes
         if battery.num_missing_bonus:
@@ -164,7 +164,7 @@ def likely_cause(battery: Battery, verdict: Verdict) -> str | None:
     them, which follows from both; None when no known fault explains it."""
     final = _together(battery.replacements.bets, battery.target_draws.bets)
     shared = [-math.log(max(one.chance, 1e-300)) for one in battery.reuse.findings()]
-    final[alternatives.REUSED_NOISE] = max(shared, default=0.0)
+    final[REUSED_NOISE] = max(shared, default=0.0)
     for scores in (_together(battery.drafts.bets), _together(battery.acceptance.bets), final):
         cause = max(scores, key=lambda one: scores[one], default=None)
         if cause is not None and scores[cause] >= -math.log(verdict.level):
@@ -184,7 +184,7 @@ def _together(*bets: Bets) -> dict[str, float]:
 def _by_test(finding: Finding) -> str | None:
     """What a test that is no bet says by itself."""
     if finding.test.startswith("drafts"):
-        return alternatives.WRONG_DRAFT_LAW
+        return WRONG_DRAFT_LAW
     if finding.test.startswith("accepted"):
         return f"drafts are accepted too {'often' if finding.effect > 0 else 'seldom'}"
     return None

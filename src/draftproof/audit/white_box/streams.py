@@ -1,7 +1,6 @@
 """Evidence from one kind of event, draw after draw: bets on every fault, and numbers that should be uniform.
 
-A bet on a fault multiplies its wealth by (1 - s) + s * (law under the fault)/(law of an exact engine) at every draw.
-Under an exact engine the mean of all wealth is a nonnegative martingale that begins at 1: an e-value, whenever one stops.
+The bets are those of `core/wealth.py`; the numbers are those of `audit/uniformity.py`.
 """
 
 from __future__ import annotations
@@ -10,54 +9,36 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from draftproof.audit.uniformity import anderson_darling, kolmogorov_distance
 from draftproof.audit.verdict import Finding
+from draftproof.core.wealth import FLOOR, Wealth
 
 Vector = NDArray[np.float64]
-STAKES = (0.25, 0.95)
-"""How much of its wealth a bet puts on its fault: all but nothing where the fault is pure, a part where it is mixed."""
 MOST_BETS = 96
-"""Bets that the starting capital is divided among; those that are never made keep their share."""
-LEAST = 1e-6
-"""The least of that mass, for laws that nothing has rounded."""
+"""Bets that the starting capital is divided among."""
 
 
-@dataclass
-class Bets:
-    """Log wealth of each bet: (cause, which of its laws, stake)."""
+class Bets(Wealth):
+    """Wealth of bets that are not always offered: what is never put on one of MOST_BETS stays what it was."""
 
-    wealth: dict[tuple[str, int, float], float] = field(default_factory=lambda: defaultdict(float))
-    n: int = 0
-
-    def see(self, ratios: Iterable[tuple[str, float]], discount: float = 0.0) -> None:
-        """One event: of each alternative its cause and its likelihood ratio. discount: in nats, for rounding.
-
-        Alternatives that are not always there are told apart by their place within their cause."""
-        places: dict[str, int] = defaultdict(int)
-        for cause, ratio in ratios:
-            for stake in STAKES:
-                self.wealth[cause, places[cause], stake] += math.log1p(stake * (ratio - 1.0)) - discount
-            places[cause] += 1
-        self.n += 1
+    def see(self, ratios: Iterable[tuple[str, float]], discounts: Any = None, *, rounding: float = 0.0) -> None:
+        """One event. rounding: of the target's log-probabilities, in nats; its square is what it may win for a bet."""
+        super().see(ratios, discounts)
+        if rounding:
+            self.logs = {bet: wealth - rounding**2 for bet, wealth in self.logs.items()}
 
     @property
     def log_e(self) -> float:
-        """Log of the mean wealth of all bets, those not made among them."""
+        """Log of the mean wealth."""
         logs = np.zeros(MOST_BETS)
-        logs[: len(self.wealth)] = list(self.wealth.values())
+        logs[: len(self.logs)] = list(self.logs.values())
         top = float(logs.max())
         return top + math.log(float(np.exp(logs - top).mean()))
-
-    def by_cause(self) -> dict[str, float]:
-        """Cause -> log wealth of its best bet."""
-        best: dict[str, float] = {}
-        for (cause, _, _), wealth in self.wealth.items():
-            best[cause] = max(best.get(cause, -math.inf), wealth)
-        return best
 
 
 @dataclass
@@ -66,7 +47,7 @@ class DrawStream:
     that one token that rounding let through decides nothing."""
 
     name: str
-    floor: float = LEAST
+    floor: float = FLOOR
     bets: Bets = field(default_factory=Bets)
     numbers: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
 
@@ -76,14 +57,14 @@ class DrawStream:
         token: int,
         alternatives: Iterable[tuple[str, Vector]],
         uniforms: dict[str, float],
-        discount: float = 0.0,
+        rounding: float = 0.0,
     ) -> None:
         """One draw. law: the null's, normalised; uniforms: order -> number of the draw under it."""
         chance = (1.0 - self.floor) * float(law[token]) + self.floor / len(law)
         ratios = (
             (cause, float(other[token]) / float(other.sum()) / chance) for cause, other in alternatives if other.sum() > 0
         )
-        self.bets.see(ratios, discount)
+        self.bets.see(ratios, rounding=rounding)
         for order, number in uniforms.items():
             self.numbers[order].append(number)
 
