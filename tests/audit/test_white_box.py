@@ -1,7 +1,7 @@
 """Recorded rounds of our own decoder: exact under every rule, and every planted fault seen and named.
 
-Sizes are fixed. At level 1e-6 over all tests a cell of exact rounds fails once in a million; a planted fault is so large at these
-sizes that missing it is less likely still.
+Sizes are fixed. At level 1e-6 over all tests a cell of exact rounds fails once in a million; a planted fault is so large at
+these sizes that missing it is less likely still.
 """
 
 from __future__ import annotations

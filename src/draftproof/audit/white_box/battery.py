@@ -104,9 +104,10 @@ class Battery:
         surprise = -math.log(max(float(law[token]), 1e-300)) - float(-(law[law > 0] * np.log(law[law > 0])).sum())
         if surprise > self._least_likely:
             self._least_likely = surprise
+            drafts = f"the drafts {list(seen.draft.tokens)}, {seen.num_accepted} of them accepted"
             self.example = (
-                f"after the tokens {list(seen.context[-8:])} and the drafts {list(seen.draft.tokens)}, {seen.num_accepted} of them "
-                f"accepted, token {token} came as {seen.final_origin}; an exact engine gives it {float(law[token]):.2g}"
+                f"after the tokens {list(seen.context[-8:])} and {drafts}, token {token} came as {seen.final_origin}; "
+                f"an exact engine gives it {float(law[token]):.2g}"
             )
 
     def findings(self) -> list[Finding]:
@@ -175,8 +176,8 @@ class Battery:
             yield cause, likelihood / null
 
     def _see_coupled(self, seen: RecordedRound, laws: ScoredLaws) -> None:
-        """Draft and target draw with shared noise: given the draft nothing is known of the target's draw, but every emitted token
-        has the target's law given those before it, and a chain's draft agrees with it as often as the coupling says."""
+        """Draft and target draw with shared noise: given the draft little is known of the target's draw, but every emitted
+        token has the target's law given those before it, and a chain's draft agrees with it as often as the coupling says."""
         way = (ROOT, *seen.path)
         for node, token in zip(way, seen.tokens, strict=False):
             law = laws.vector(node)
