@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from tiny import llama, table_model
 
 from draftproof import SamplingParams, SpeculativeDecoder, TableModel
 from draftproof.audit.greedy import audit_greedy
 from draftproof.models.hf import HFModel
+from tiny import llama, table_model
 
 PARAMS = SamplingParams(temperature=0.0, max_tokens=24, ignore_eos=True)
 
@@ -99,7 +99,5 @@ def test_a_text_that_ends_early_is_a_fault():
 def test_where_plain_text_differs_from_itself_nothing_can_be_told():
     decoder = decoder_of(table(2.0))
     texts = iter([(2, 1, 2), (3, 1, 2)])
-    found = audit_greedy(
-        "engine", lambda ids, given: next(texts), lambda ids, given: (2, 1, 2), decoder, [(0, 1)], PARAMS
-    )
+    found = audit_greedy("engine", lambda ids, given: next(texts), lambda ids, given: (2, 1, 2), decoder, [(0, 1)], PARAMS)
     assert found.outcome == "cannot tell" and found.document()["control_differences"] == 1

@@ -6,7 +6,6 @@ import copy
 
 import pytest
 import torch
-from tiny import llama
 
 from draftproof import SamplingParams
 from draftproof.audit.engines.transformers_assisted import TransformersEngine
@@ -14,6 +13,7 @@ from draftproof.audit.white_box.run import audit_white_box
 from draftproof.core.rules import RULES
 from draftproof.errors import UsageError
 from draftproof.models.hf import HFModel
+from tiny import llama
 
 LEVEL = 1e-6
 

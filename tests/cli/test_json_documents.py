@@ -26,6 +26,12 @@ SMALL = ("--dtype", "float32", "--threads", 1, "--max-tokens", 6, "--temperature
 TEXT = "the cat sat on the mat and the cat sat on the"
 
 Place = dict[str, Any]
+
+
+def audited(at: Place) -> tuple[object, ...]:
+    return "--draft", at["draft"], "--prompts", at["lines"], "--dtype", "float32", "--max-tokens", 12
+
+
 CASES: dict[str, Callable[[Place], tuple[object, ...]]] = {
     "generate": lambda at: ("generate", TEXT, "--target", at["target"], *SMALL),
     "generate --compare": lambda at: ("generate", TEXT, "--target", at["target"], *SMALL, "--compare", "--repeat", 1),
@@ -51,6 +57,9 @@ CASES: dict[str, Callable[[Place], tuple[object, ...]]] = {
         *("build-store", at["text"], "--method", "retrieval", "--target", at["target"], "--out", at["new"]),
     ),
     "audit": lambda at: ("audit", "--exact", "--rule", "token", "--workers", 1),
+    "audit --exact MODULE:NAME": lambda at: ("audit", "--exact", "step_functions:always_one"),
+    "audit --white-box": lambda at: (*("audit", "--white-box", "--target", at["target"]), *audited(at)),
+    "audit --greedy": lambda at: (*("audit", "--greedy", "--target", at["target"]), *audited(at)),
     "export vllm": lambda at: ("export", "vllm", at["head"], "--out", at["folder"], "--target", at["target"]),
     "doctor": lambda at: ("doctor", at["target"], "--draft", at["draft"], "--device", "cpu"),
     "simulate": lambda at: ("simulate", "batch", "--batch", 1, "--context", 1024, "-k", 2),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from draftproof.errors import UsageError
+
 if TYPE_CHECKING:
     from draftproof.audit.engines.rounds import RoundEngine
     from draftproof.audit.verdict import Verdict
@@ -19,6 +21,8 @@ def run(flags: Mapping[str, Any]) -> int:
     from draftproof.cli.progress import telling
     from draftproof.report.tables import json_line
 
+    if flags["temperature"] == 0:
+        raise UsageError("at temperature 0 nothing is drawn, so there are no laws to test; audit greedy text with --greedy")
     loaded = load(flags, temperature=1.0)
     engine, target = engine_of(loaded), loaded.decoder.target
     with telling() as tell:

@@ -19,6 +19,8 @@ from draftproof.core.rules import RULES
 from draftproof.errors import UsageError
 
 Kind = Literal["assisted", "lookup"]
+NO_TOKEN = -1
+"""The id that ends no text."""
 
 
 class TransformersEngine:
@@ -44,7 +46,7 @@ class TransformersEngine:
 
         check_params(params)
         arguments = self._arm.arguments(params, len(prompt))
-        arguments["generation_config"].eos_token_id = None
+        arguments["generation_config"].eos_token_id = [NO_TOKEN]  # None would be filled in from the model
         arguments["generation_config"].min_new_tokens = None
         if self._assistant is not None:
             arguments["assistant_model"] = self._assistant
