@@ -70,7 +70,15 @@ def test_public_surface_is_sorted_complete_and_resolvable() -> None:
 
 
 PUBLIC = {
-    "audit": ["Audit", "audit_rules", "audit_subject"],
+    "audit": [
+        "Audit",
+        "OurEngine",
+        "TransformersEngine",
+        "audit_greedy",
+        "audit_rules",
+        "audit_subject",
+        "audit_white_box",
+    ],
     "bench": [
         *("benchmark", "build_arms", "builtin_items", "compare_with_plain", "document", "encode", "measure", "parse_spec"),
         *("read_items", "specs_of", "with_later_turns"),

@@ -30,7 +30,7 @@ def test_a_faulty_step_is_caught_with_the_context_and_the_way_there(step):
     wrong = document["first_wrong"]
     token = str(wrong["token"])
     assert wrong["loop_law"][token] > wrong["target_law"].get(token, 0.0)
-    assert step is step_functions.always_best or wrong["branch"]
+    assert sum(way["probability"] for way in wrong["ways"]) > 0 or step is step_functions.always_best
 
 
 def test_the_context_named_is_the_first_and_its_laws_are_right():
@@ -44,7 +44,24 @@ def test_the_context_named_is_the_first_and_its_laws_are_right():
     assert wrong["context"] == [0, 1, 0, 1] and wrong["models"] == "two tokens"
     assert wrong["target_law"] == pytest.approx({"0": 0.2, "1": 0.8})
     assert wrong["loop_law"] == pytest.approx({"0": 0.8, "1": 0.2})
-    assert [choice["probability"] for choice in wrong["branch"]] == pytest.approx([0.3, 0.8])
+    (way,) = wrong["ways"]
+    assert way["probability"] == pytest.approx(0.3 * 0.8)
+    assert [choice["probability"] for choice in way["choices"]] == pytest.approx([0.3, 0.8])
+
+
+def test_all_ways_to_the_token_that_comes_too_often_are_told():
+    """Without the residual a rejected token comes back: the draft's way is right by itself, the replacement's is not."""
+
+    def step(p, q, prefix, k, rng):
+        token = step_functions.pick(q(prefix), rng)
+        if rng.random() < p(prefix)[token] / q(prefix)[token]:
+            return [token]
+        return [step_functions.pick(p(prefix), rng)]
+
+    wrong = prove_subject(recognised("step", step)).document()["first_wrong"]
+    assert wrong["context"] == [0, 1, 0] and wrong["token"] == 1
+    assert [way["probability"] for way in wrong["ways"]] == pytest.approx([0.5 * 0.6, 0.5 * 0.4 * 0.3])
+    assert sum(way["probability"] for way in wrong["ways"]) == pytest.approx(wrong["loop_law"]["1"])
 
 
 @pytest.mark.parametrize(("step", "said"), step_functions.REFUSED.items(), ids=lambda one: getattr(one, "__name__", ""))
@@ -104,7 +121,7 @@ def test_a_function_of_a_prefix_is_a_drafter(name):
 def test_a_rule_that_accepts_one_percent_too_often_is_caught_with_its_way():
     document = prove_subject(subject_named("step_functions:AcceptsTooOften")).document()
     assert document["kind"] == "rule" and document["verdict"] == "not exact" and 1e-4 < document["max_tv"] < 0.1
-    said = [choice["said"] for choice in document["first_wrong"]["branch"]]
+    said = [choice["said"] for choice in document["first_wrong"]["ways"][0]["choices"]]
     assert said[0].startswith("draft 0: token") and said[1] == "draft 0 is accepted"
 
 

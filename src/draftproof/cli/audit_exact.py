@@ -68,9 +68,10 @@ def _print_wrong(console: Any, wrong: Mapping[str, Any]) -> None:
     for token in dict.fromkeys((*wrong["target_law"], *wrong["loop_law"])):
         right, ours = (wrong[law].get(token, 0.0) for law in ("target_law", "loop_law"))
         console.print(f"  token {token}: the target gives {right:.6f}, the loop {ours:.6f}")
-    console.print("By this way of chance, the likeliest that ends in the token that comes too often:")
-    for number, choice in enumerate(wrong["branch"], 1):
-        console.print(f"  {number}. {choice['said']} (probability {choice['probability']:.6g})", markup=False)
+    console.print(f"Ways of chance to token {'(end)' if wrong['token'] is None else wrong['token']}, which comes too often:")
+    for way in wrong["ways"]:
+        steps = ", then ".join(choice["said"] for choice in way["choices"]) or "always"
+        console.print(f"  {way['probability']:.6f}: {steps}", markup=False)
 
 
 def _run_ours(flags: Mapping[str, Any]) -> int:

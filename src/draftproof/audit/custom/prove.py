@@ -57,9 +57,9 @@ class Proven:
 
     @property
     def shortest(self) -> Cell | None:
-        """The cell whose first wrong context is the easiest to follow: the fewest choices of chance lead to it."""
+        """The cell whose first wrong context is the easiest to follow: the fewest drafts, then the fewest tokens."""
         wrong = [cell for cell in self.cells if cell.wrong is not None]
-        return min(wrong, key=lambda cell: (cell.k, len(cell.wrong.branch) if cell.wrong else 0), default=None)
+        return min(wrong, key=lambda cell: (cell.k, len(cell.wrong.emitted) if cell.wrong else 0), default=None)
 
     def document(self) -> dict[str, Any]:
         """Ready for JSON, with the keys of docs/json_documents.md."""
@@ -158,7 +158,7 @@ def _wrong(cell: Cell) -> dict[str, Any]:
         "target_law": _named(found.target_law),
         "loop_law": _named(found.loop_law),
         "token": found.token,
-        "branch": [asdict(choice) for choice in found.branch],
+        "ways": [asdict(way) for way in found.ways],
     }
 
 

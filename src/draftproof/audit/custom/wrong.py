@@ -15,16 +15,28 @@ Expand = Callable[[Any], Iterable[tuple[float, Any, tuple[Branch, ...]]]]
 """A state of a loop -> every outcome of its next round: (probability, the state after it, the choices of chance)."""
 
 
+MOST_WAYS = 6
+"""Ways of chance that are told."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """Choices of chance in order, and the probability of them all."""
+
+    probability: float
+    choices: tuple[Branch, ...]
+
+
 @dataclass(frozen=True)
 class FirstWrong:
     """emitted: the tokens after the prompt. target_law, loop_law: token -> probability of coming next; None: the text ends.
-    token: what the loop gives too often. branch: the likeliest choices of chance by which it comes."""
+    token: what the loop gives too often. ways: those by which chance leads there, the likeliest first."""
 
     emitted: Text
     target_law: dict[int | None, float]
     loop_law: dict[int | None, float]
     token: int | None
-    branch: tuple[Branch, ...]
+    ways: tuple[Way, ...]
 
 
 def first_wrong(law: Law, reference: Law, start: Any, expand: Expand, text_of: Callable[[Any], Text]) -> FirstWrong | None:
@@ -45,7 +57,7 @@ def first_wrong(law: Law, reference: Law, start: Any, expand: Expand, text_of: C
             continue  # its tokens come in the right shares: what is wrong came before it
         token = max(excess, key=lambda one: excess[one])
         wanted_text = text if token is None else (*text, token)
-        return FirstWrong(text, right, mine, token, likeliest_branch(start, expand, text_of, wanted_text))
+        return FirstWrong(text, right, mine, token, ways_to(start, expand, text_of, wanted_text))
     return None
 
 
@@ -67,23 +79,23 @@ def _shares(masses: dict[int | None, float]) -> dict[int | None, float]:
     return {token: masses[token] / total for token in order if total > 0}
 
 
-def likeliest_branch(start: Any, expand: Expand, text_of: Callable[[Any], Text], wanted: Text) -> tuple[Branch, ...]:
-    """The choices of the likeliest way from `start` to a text that begins with `wanted`."""
-    best: dict[Text, tuple[float, tuple[Branch, ...]]] = {}
+def ways_to(start: Any, expand: Expand, text_of: Callable[[Any], Text], wanted: Text) -> tuple[Way, ...]:
+    """The likeliest ways of chance from `start` to a text that begins with `wanted`, the likeliest first."""
+    known: dict[Text, tuple[Way, ...]] = {}
 
-    def way(state: Any) -> tuple[float, tuple[Branch, ...]]:
+    def ways(state: Any) -> tuple[Way, ...]:
         text = text_of(state)
         if len(text) >= len(wanted):
-            return 1.0, ()
-        if text not in best:
-            best[text] = 0.0, ()
+            return (Way(1.0, ()),)
+        if text not in known:
+            known[text] = ()
+            found = []
             for probability, after, choices in expand(state):
                 reached = text_of(after)
                 together = min(len(reached), len(wanted))
                 if len(reached) > len(text) and reached[:together] == wanted[:together]:
-                    rest, more = way(after)
-                    if probability * rest > best[text][0]:
-                        best[text] = probability * rest, (*choices, *more)
-        return best[text]
+                    found += [Way(probability * rest.probability, (*choices, *rest.choices)) for rest in ways(after)]
+            known[text] = tuple(sorted(found, key=lambda one: -one.probability)[:MOST_WAYS])
+        return known[text]
 
-    return way(start)[1]
+    return ways(start)
