@@ -81,12 +81,12 @@ def judge(
 def passes(target: LanguageModel, tokens: Sequence[int]) -> tuple[NDArray[np.float64], float, float]:
     """Logits [n, vocab] after the last tokens, read one at a time; by how much reading several at a time moves the distance
     between two of the best tokens; and the most that rounding could."""
-    single = _read(target, tokens, 1)
+    single = last_logits(target, tokens, 1)
     best = np.argsort(-single, axis=1)[:, :BEST]
     near = np.take_along_axis(single, best, axis=1)
     noise = 0.0
     for block in BLOCKS:
-        again = np.take_along_axis(_read(target, tokens, block), best, axis=1)
+        again = np.take_along_axis(last_logits(target, tokens, block), best, axis=1)
         moved = np.subtract(again, near, out=np.zeros_like(near), where=again != near)
         noise = max(noise, float(np.ptp(moved, axis=1).max()))
     share = MOST_ROUNDING.get(dtype_of(target), MOST_ROUNDING_HALF)
@@ -98,8 +98,8 @@ def dtype_of(target: LanguageModel) -> str:
     return str(target.dtype).removeprefix("torch.")
 
 
-def _read(target: LanguageModel, tokens: Sequence[int], block: int) -> NDArray[np.float64]:
-    """Logits after the last tokens, read `block` at a time behind all that stands before them."""
+def last_logits(target: LanguageModel, tokens: Sequence[int], block: int) -> NDArray[np.float64]:
+    """Logits [n, vocab], float64, after the last WINDOW tokens, read `block` at a time behind all that stands before them."""
     first = max(len(tokens) - WINDOW, 0)
     rows = []
     session = target.open()

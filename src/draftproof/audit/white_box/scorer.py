@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-from array_api_compat import is_torch_array
 from numpy.typing import NDArray
 
 from draftproof.audit.engines.rounds import RecordedRound
 from draftproof.core.laws import as_numpy
 from draftproof.core.params import SamplingParams
 from draftproof.core.pipeline import LawPipeline
-from draftproof.core.records import ROOT, Array, Draft
+from draftproof.core.records import ROOT, Draft
+from draftproof.core.siblings import sibling_law
 from draftproof.decode.target_laws import RowLaws
+from draftproof.decode.ties import last_logits
 from draftproof.models.protocol import LanguageModel, Session, Step, extend
 
 Vector = NDArray[np.float64]
@@ -40,7 +41,7 @@ class Scorer:
 
     def rounding(self, tokens: tuple[int, ...]) -> float:
         """How much a pass over several tokens moves log-probabilities against passes over one: the root of the mean square in
-        nats, weighted by the law, over the places of `tokens`."""
+        nats, weighted by the law, over the last places of `tokens`."""
         single, block = (_log_laws(self.target, tokens, size) for size in (1, BLOCK))
         moved = np.where(np.isfinite(single), single - np.where(np.isfinite(block), block, 0.0), 0.0)
         return float(np.sqrt((np.exp(single) * moved**2).sum(axis=1).mean()))
@@ -81,26 +82,13 @@ class ScoredLaws(RowLaws):
 
 
 def _log_laws(target: LanguageModel, tokens: tuple[int, ...], block: int) -> NDArray[np.float64]:
-    """Log-probabilities [len(tokens), vocab], float64, read `block` tokens at a time."""
-    session, rows = target.open(), []
-    try:
-        for begin in range(0, len(tokens), block):
-            part = tokens[begin : begin + block]
-            rows.append(_float64(extend(Step(session, part, rows=range(len(part)))).logits))
-    finally:
-        session.close()
-    logits = np.concatenate(rows)
+    """Log-probabilities [n, vocab] after the last tokens, read `block` tokens at a time."""
+    logits = last_logits(target, tokens, block)
     top = logits.max(axis=1, keepdims=True)
     shifted: NDArray[np.float64] = logits - top - np.log(np.exp(logits - top).sum(axis=1, keepdims=True))
     return shifted
 
 
-def _float64(logits: Array) -> NDArray[np.float64]:
-    return np.asarray(logits.double().cpu().numpy() if is_torch_array(logits) else logits, dtype=np.float64)
-
-
 def claimed_law(draft: Draft, node: int, like: Vector) -> Vector:
     """The law [vocab], float64, that the engine claims `node` was drawn from, given its earlier siblings."""
-    from draftproof.core.siblings import sibling_law
-
     return np.asarray(as_numpy(sibling_law(draft, node, like)), dtype=np.float64)
