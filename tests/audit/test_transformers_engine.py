@@ -66,12 +66,13 @@ def test_rounds_are_what_generate_did(pair):
     assert not target.module._forward_pre_hooks
 
 
-def test_a_claim_that_is_not_kept_is_seen(pair):
-    """The same rounds, said to be sample and match: far too many drafts are accepted for that."""
+def test_another_exact_rule_than_the_claimed_one_is_no_fault(pair):
+    """The same rounds, said to be sample and match: too many drafts are accepted for that, and `token` explains them."""
     engine = TransformersEngine(*pair, 4)
     engine.rule = RULES["match"]
     found = audit_white_box(engine, pair[0], PROMPTS, params(), level=LEVEL)
-    assert found.verdict.outcome == "not exact" and found.verdict.cause is not None
+    assert found.verdict.outcome != "not exact" and found.reading.rule == "token"
+    assert "explains the rounds, not 'match' as claimed" in found.notes[0]
 
 
 def test_what_it_cannot_honour_is_refused(pair):

@@ -149,8 +149,11 @@ def reading_of(battery: Battery, level: float) -> Reading:
 
 
 def _others(seen: RecordedRound, engine: RoundEngine) -> dict[str, Any]:
-    """Other exact rules that may explain what the claimed one does not: sample and match."""
-    return {} if engine.rule.coupled else {"match": RULES["match"]}
+    """Other exact rules that may explain what the claimed one does not: sample and match, and on drawn chains `token`."""
+    if engine.rule.coupled:
+        return {}
+    drawn_chain = seen.draft.is_chain and seen.draft.selection == "iid"
+    return {name: RULES[name] for name in ("match", *(["token"] if drawn_chain else [])) if name != engine.rule.name}
 
 
 def _see(batteries: Sequence[Battery], scorer: Scorer, seen: RecordedRound) -> None:
