@@ -64,6 +64,17 @@ def test_all_ways_to_the_token_that_comes_too_often_are_told():
     assert sum(way["probability"] for way in wrong["ways"]) == pytest.approx(wrong["loop_law"]["1"])
 
 
+def test_a_wrong_step_that_fails_later_is_still_called_wrong():
+    """It draws from the draft law, and raises on models over three tokens."""
+
+    def step(p, q, prefix, k, rng):
+        a, b = q(prefix)
+        return [int(rng.random() < b)]
+
+    document = prove_subject(recognised("step", step)).document()
+    assert document["verdict"] == "not exact" and document["cases"] == 3
+
+
 @pytest.mark.parametrize(("step", "said"), step_functions.REFUSED.items(), ids=lambda one: getattr(one, "__name__", ""))
 def test_what_cannot_be_followed_is_refused_in_a_sentence(step, said):
     with pytest.raises(UsageError, match=said.replace("(", r"\(").replace(")", r"\)").replace("+", r"\+")):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 from draftproof import SamplingParams, SpeculativeDecoder, TableModel
 from draftproof.audit.engines.ours import OurEngine
@@ -16,6 +17,8 @@ from draftproof.audit.white_box.planted import FAULTS, PlantedEngine
 from draftproof.audit.white_box.run import audit_white_box
 from draftproof.core.records import Draft
 from draftproof.errors import UsageError
+from draftproof.models.hf import HFModel
+from tiny import llama
 
 VOCAB, STATES, LEVEL = 600, 16, 1e-6
 PROMPTS = [[0, 1, 0]] * 12
@@ -90,6 +93,18 @@ def test_fixed_drafts_are_held_against_the_one_hot_law(narrow):
     decoder = SpeculativeDecoder(None, target, speculative_config={"method": "ngram", "num_speculative_tokens": 4})
     found = audit_white_box(OurEngine(decoder), target, PROMPTS, params(), level=LEVEL)
     assert found.verdict.outcome != "not exact" and found.reading.battery.acceptance.accepted > 20
+
+
+@pytest.mark.parametrize("rule", ["token", "block"])
+def test_rounding_is_measured_and_is_no_fault(rule):
+    """A model in bfloat16, whose passes over one and over several tokens differ by hundredths of a nat."""
+    target, draft = (
+        HFModel(llama(torch.bfloat16, vocab_size=300, seed=0, **layers)) for layers in ({}, {"num_hidden_layers": 1})
+    )
+    config = {"method": "draft_model", "rule": rule, "num_speculative_tokens": 3}
+    decoder = SpeculativeDecoder(draft, target, speculative_config=config)
+    found = audit_white_box(OurEngine(decoder), target, PROMPTS[:8], params(max_tokens=30), level=LEVEL)
+    assert found.rounding > 1e-3 and found.verdict.outcome != "not exact", found.verdict
 
 
 @pytest.mark.parametrize("name", FAULTS)

@@ -15,6 +15,7 @@ from draftproof.audit.custom.wrong import FirstWrong, first_wrong
 from draftproof.audit.exact import HORIZON, PROMPT, TOLERANCE, total_variation
 from draftproof.audit.table import LENGTHS, PAIRS
 from draftproof.audit.toys import pairs
+from draftproof.errors import UsageError
 
 Tell = Callable[[str, int, int], None]
 TWO_TOKENS = "two tokens"
@@ -88,12 +89,17 @@ def _called(value: Any) -> str:
 
 
 def prove_subject(subject: Subject, tell: Tell = lambda what, done, total: None) -> Proven:
-    """Enumerate every cell of a subject. UsageError where it cannot be followed."""
+    """Enumerate every cell of a subject. UsageError where it cannot be followed, unless it was found wrong before."""
     makers = {"rule": _of_rule, "drafter": _of_drafter, "step": _of_step}[subject.kind](subject)
     cells = []
     for done, make in enumerate(makers):
         tell("proving cells", done, len(makers))
-        cells.append(make())
+        try:
+            cells.append(make())
+        except UsageError:
+            if all(cell.exact for cell in cells):
+                raise
+            break
     tell("proving cells", len(makers), len(makers))
     return Proven(subject, tuple(cells))
 

@@ -115,11 +115,12 @@ def audit_white_box(
         for number, prompt in enumerate(prompts):
             tell("texts", number, len(prompts))
             own = replace(params, seed=(params.seed or 0) + number)  # no two texts share a random number
-            for seen in engine.rounds(prompt, own):
-                if not batteries:
-                    rounding = scorer.rounding(seen.context)
-                    rules = {engine.rule.name: engine.rule, **_others(seen, engine)}
-                    batteries = [Battery(rule, seed=params.seed or 0, rounding=rounding) for rule in rules.values()]
+            rounds = list(engine.rounds(prompt, own))
+            if rounds and not batteries:
+                rounding = scorer.rounding((*rounds[-1].context, *rounds[-1].tokens))
+                rules = {engine.rule.name: engine.rule, **_others(rounds, engine)}
+                batteries = [Battery(rule, seed=params.seed or 0, rounding=rounding) for rule in rules.values()]
+            for seen in rounds:
                 _see(batteries, scorer, seen)
         tell("texts", len(prompts), len(prompts))
     finally:
@@ -148,11 +149,11 @@ def reading_of(battery: Battery, level: float) -> Reading:
     return Reading(battery.rule.name, battery, verdict)
 
 
-def _others(seen: RecordedRound, engine: RoundEngine) -> dict[str, Any]:
+def _others(rounds: Sequence[RecordedRound], engine: RoundEngine) -> dict[str, Any]:
     """Other exact rules that may explain what the claimed one does not: sample and match, and on drawn chains `token`."""
     if engine.rule.coupled:
         return {}
-    drawn_chain = seen.draft.is_chain and seen.draft.selection == "iid"
+    drawn_chain = all(seen.draft.is_chain for seen in rounds) and any(seen.draft.selection == "iid" for seen in rounds)
     return {name: RULES[name] for name in ("match", *(["token"] if drawn_chain else [])) if name != engine.rule.name}
 
 

@@ -12,12 +12,10 @@ from draftproof.core.pipeline import LawPipeline
 from draftproof.core.records import ROOT, Draft
 from draftproof.core.siblings import sibling_law
 from draftproof.decode.target_laws import RowLaws
-from draftproof.decode.ties import last_logits
+from draftproof.decode.ties import BLOCKS, last_logits
 from draftproof.models.protocol import LanguageModel, Session, Step, extend
 
 Vector = NDArray[np.float64]
-BLOCK = 5
-"""Tokens of the longer passes by which rounding is measured."""
 
 
 class Scorer:
@@ -42,9 +40,12 @@ class Scorer:
     def rounding(self, tokens: tuple[int, ...]) -> float:
         """How much a pass over several tokens moves log-probabilities against passes over one: the root of the mean square in
         nats, weighted by the law, over the last places of `tokens`."""
-        single, block = (_log_laws(self.target, tokens, size) for size in (1, BLOCK))
-        moved = np.where(np.isfinite(single), single - np.where(np.isfinite(block), block, 0.0), 0.0)
-        return float(np.sqrt((np.exp(single) * moved**2).sum(axis=1).mean()))
+        single, most = _log_laws(self.target, tokens, 1), 0.0
+        for size in BLOCKS:
+            block = _log_laws(self.target, tokens, size)
+            moved = np.where(np.isfinite(single), single - np.where(np.isfinite(block), block, 0.0), 0.0)
+            most = max(most, float(np.sqrt((np.exp(single) * moved**2).sum(axis=1).mean())))
+        return most
 
     def close(self) -> None:
         if self._session is not None:
