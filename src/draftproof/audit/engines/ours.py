@@ -19,7 +19,7 @@ from draftproof.decode.decoder import SpeculativeDecoder
 from draftproof.errors import UsageError
 
 
-class RecordingRule:
+class RecordingRule(Rule):
     """A rule that keeps the draft and the verdict of its latest round. alter: what is done to a draft before it is verified,
     for planted faults."""
 

@@ -77,7 +77,7 @@ class _Reusing:
         return getattr(self.chance, name)
 
 
-class _PlantedRule:
+class _PlantedRule(Rule):
     """A chain rule with a fault in it, under the name of the right one."""
 
     def __init__(self, verify: Verify, rule: Rule) -> None:
