@@ -25,10 +25,14 @@ FLOOR = 1e-6
 it."""
 
 
+MOST = 20.0
+"""A single token multiplies no wealth by more, so that the mean of few ratios tells their expectation."""
+
+
 def ratio(law: Vector, target: Vector, token: int) -> float:
-    """law(token) / target(token); under `target` its expectation is at most 1, the floor included."""
+    """law(token) / target(token), at most `MOST`; under `target` its expectation is at most 1, the floor included."""
     kept = 1.0 - FLOOR
-    return kept * float(law[token]) / (kept * float(target[token]) + FLOOR / len(target))
+    return min(MOST, kept * float(law[token]) / (kept * float(target[token]) + FLOOR / len(target)))
 
 
 @dataclass
