@@ -1,0 +1,45 @@
+"""Any function from prompt ids and a seed to the ids of a text."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from draftproof.audit.black_box.samples import Ids
+from draftproof.core.params import SamplingParams
+from draftproof.errors import UsageError
+
+
+class CallableEngine:
+    """function: (prompt ids, seed) -> ids of the text alone. It samples as it likes: the parameters of the audit say what it
+    claims to do, and are not handed to it."""
+
+    def __init__(self, function: Callable[[Ids, int], Sequence[int]], name: str | None = None) -> None:
+        if not callable(function):
+            raise UsageError(f"an engine is a function of prompt ids and a seed, not a {type(function).__name__}")
+        self._function = function
+        self.name = name or getattr(function, "__qualname__", type(function).__name__)
+
+    @classmethod
+    def named(cls, place: str) -> CallableEngine:
+        """By `package.module:function`. UsageError when there is none."""
+        module, _, name = place.partition(":")
+        try:
+            found: Any = importlib.import_module(module)
+            for part in name.split("."):
+                found = getattr(found, part)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise UsageError(f"there is no function {place}: {error}; it looks like package.module:function") from error
+        return cls(found, place)
+
+    def sample(self, prompt: Ids, params: SamplingParams, seed: int) -> Ids:
+        """UsageError for an answer that is no list of ids, or longer than max_tokens."""
+        answer = self._function(prompt, seed)
+        try:
+            ids = tuple(int(token) for token in answer)
+        except (TypeError, ValueError) as error:
+            raise UsageError(f"{self.name} returned {type(answer).__name__}, no list of token ids: {error}") from error
+        if params.max_tokens is not None and len(ids) > params.max_tokens:
+            raise UsageError(f"{self.name} returned {len(ids)} tokens, and max_tokens is {params.max_tokens}")
+        return ids
