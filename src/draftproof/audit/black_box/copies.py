@@ -37,6 +37,14 @@ class LocalCopy:
             raise UsageError("at temperature 0 every law is one token: a black box has nothing to test; use --greedy")
         self._target, self._draft, self._params, self._seed = target, draft, params, seed
 
+    @property
+    def name(self) -> str:
+        return self._target.name
+
+    @property
+    def vocab_size(self) -> int:
+        return self._target.vocab_size
+
     def check(self, sample: Sample) -> None:
         """UsageError for a text that the target cannot have written, and for an empty one."""
         size = self._target.vocab_size
