@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -20,6 +21,8 @@ from draftproof.errors import UsageError
 MODELS = frozenset({"target", "dtype", "device", "threads", "trust_remote_code"})
 DRAFTING = frozenset({"draft", "method", "num_speculative_tokens", "speculative_config", "rule", "tree"})
 SAMPLING = frozenset({*options.LAW_FLAGS, "max_tokens", "seed", "prompts", "workload", "per_workload"})
+
+BLACK_BOX = ("url", "served_model", "control", "without_copy", "num_texts", "size", "until_sure", "out", "html")
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,14 @@ WAYS: Mapping[str, Way] = {
         "--greedy holds greedy texts of --engine ours or transformers against plain ones",
         MODELS | DRAFTING | SAMPLING - {"temperature", "top_k", "top_p", "min_p"} | {"engine"},
     ),
+    "black_box": Way(
+        "draftproof.cli.audit_black_box",
+        "--black-box scores the texts of a server (--url) or a function by a local copy of the target",
+        MODELS | SAMPLING | {"subject", "draft", "level", *BLACK_BOX},
+    ),
+    "self_test": Way(
+        "draftproof.cli.audit_self_test", "--self-test tries the black box on engines that are known", frozenset()
+    ),
 }
 """The flag that chooses a way -> the way."""
 
@@ -57,7 +68,8 @@ Subject = Annotated[
     str | None,
     typer.Argument(
         metavar="[MODULE:NAME]",
-        help="With --exact: a rule, a drafter or a step function of yours; nothing proves draftproof's own rules.",
+        help="With --exact: a rule, a drafter or a step function of yours; nothing proves draftproof's own rules. "
+        "With --black-box: a function (prompt ids, seed) -> ids.",
         show_default=False,
     ),
 ]
@@ -74,6 +86,52 @@ WhiteBox = Annotated[
 ]
 Greedy = Annotated[
     bool, typer.Option("--greedy", metavar="", help="Where a greedy text differs from plain decoding's: a tie, or a fault?")
+]
+BlackBox = Annotated[
+    bool, typer.Option("--black-box", metavar="", help="Test the texts that a server, or a function of yours, gives back.")
+]
+SelfTest = Annotated[
+    bool, typer.Option("--self-test", metavar="", help="Try the black box on engines known to be exact or faulty; a minute.")
+]
+Url = Annotated[
+    str | None,
+    typer.Option("--url", metavar="URL", help="With --black-box: an OpenAI-compatible server, as http://127.0.0.1:8000."),
+]
+ServedModel = Annotated[
+    str | None, typer.Option("--served-model", metavar="NAME", help="The model's name there. Default: the first it lists.")
+]
+Control = Annotated[
+    str | None,
+    typer.Option(
+        "--control",
+        metavar="PLACE",
+        help="The same engine without speculation, a URL or module:function: what rounding alone does.",
+    ),
+]
+WithoutCopy = Annotated[
+    bool,
+    typer.Option("--without-copy", metavar="", help="Load no target: compare the texts with those of --control, as strings."),
+]
+NumTexts = Annotated[
+    int | None, typer.Option("--num-texts", metavar="N", min=1, help="Texts of each engine. Default: 64.", show_default=False)
+]
+Size = Annotated[
+    float | None,
+    typer.Option(
+        "--size",
+        metavar="TV",
+        min=1e-4,
+        max=1.0,
+        help="The bias a token, in total variation, that must be seen for the verdict exact. Default: 0.05.",
+        show_default=False,
+    ),
+]
+UntilSure = Annotated[
+    bool, typer.Option("--until-sure", metavar="", help="Go on until it is sure that the engine is not exact, or Ctrl-C.")
+]
+OutFolder = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="FOLDER", help="Keep the texts there, and the report; the same command goes on with them."),
 ]
 Full = Annotated[
     bool,
@@ -107,6 +165,17 @@ def audit(
     exact: Exact = False,
     white_box: WhiteBox = False,
     greedy: Greedy = False,
+    black_box: BlackBox = False,
+    self_test: SelfTest = False,
+    url: Url = None,
+    served_model: ServedModel = None,
+    control: Control = None,
+    without_copy: WithoutCopy = False,
+    num_texts: NumTexts = None,
+    size: Size = None,
+    until_sure: UntilSure = False,
+    out: OutFolder = None,
+    html: options.Page = None,
     engine: Engine = None,
     level: Level = 1e-3,
     full: Full = False,

@@ -23,10 +23,20 @@ CHECKED = "token ids from the server"
 RETOKENISED = "token ids by tokenising the server's text again: a text that tokens can spell in several ways may be misread"
 
 
+class Characters:
+    """A tokenizer that needs no model: a token is a Unicode character. For servers whose texts are compared as strings."""
+
+    def encode(self, text: str, add_special_tokens: bool = False) -> list[int]:
+        return [ord(character) for character in text]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return "".join(map(chr, ids))
+
+
 class EndpointEngine:
-    """url: the server's base, with or without /v1. model: its name there (None: the first it lists). tokenizer: for
-    servers that take or give text only. extra: further fields of every request, as a server needs them to leave
-    speculation off.
+    """url: the server's base, with or without /v1. model: its name there (None: the first it lists). tokenizer: for servers that
+    give text only; `Characters`: prompts and texts are strings, whatever the server says of ids. extra: further fields of every
+    request, as a server may need them.
 
     ids_from: how ids were had, once a text came."""
 
@@ -48,19 +58,24 @@ class EndpointEngine:
 
     def sample(self, prompt: Ids, params: SamplingParams, seed: int) -> Ids:
         """UsageError when the server cannot be reached, refuses, or gives text whose ids cannot be had."""
-        body = request_body(self.model, list(prompt), replace(params, seed=seed))
+        as_text = isinstance(self._tokenizer, Characters)
+        asked = self._tokenizer.decode(prompt) if as_text else list(prompt)
+        body = request_body(self.model, asked, replace(params, seed=seed))
         for name in ("stream", "stream_options"):
             body.pop(name)
         answer = self._asked("POST", "/v1/completions", body | {"logprobs": 1} | self._extra)
         choices = answer.get("choices")
         if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
             raise UsageError(f"{self.name} answered without a completion: {json.dumps(answer)[:120]}")
+        text = str(choices[0].get("text") or "")
+        if as_text:
+            return tuple(self._tokenizer.encode(text))
         ids = given_ids(choices[0], answer)
         if ids is not None:
             self.ids_from = CHECKED
             return ids
         self.ids_from = RETOKENISED
-        return self._tokenised(str(choices[0].get("text") or ""), (answer.get("usage") or {}).get("completion_tokens"))
+        return self._tokenised(text, (answer.get("usage") or {}).get("completion_tokens"))
 
     def _tokenised(self, text: str, count: Any) -> Ids:
         if self._tokenizer is None:
