@@ -35,6 +35,8 @@ def run(flags: Mapping[str, Any]) -> int:
     whole = {**dict.fromkeys((*options.END_FLAGS, *options.LAW_FLAGS)), **flags}
     given = options.sampling_overrides(whole, DEFAULT_TOKENS)
     params = SamplingParams.from_dict({"seed": 0, "ignore_eos": True, "temperature": 1.0} | given)
+    if params.temperature == 0:
+        raise UsageError("at temperature 0 every law is one token: a black box has nothing to test; use --greedy")
     plan = _plan(flags, params)
     prompts, copy, tokenizer = _texts(flags, params)
     engine = _engine(flags["url"] or flags["subject"], flags, tokenizer)

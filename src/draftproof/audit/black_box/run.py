@@ -145,7 +145,8 @@ class _Scoring:
         return self._result(engine, evidence, against, findings, wealth)
 
     def _samples(self, engine: TextEngine, name: str, params: SamplingParams, number: int | None) -> Any:
-        return sampled(engine, self.prompts, params, number, folder=self.plan.folder, name=name, tell=self.tell)
+        check, folder = self.copy.check, self.plan.folder
+        return sampled(engine, self.prompts, params, number, folder=folder, name=name, check=check, tell=self.tell)
 
     def _score(self, evidence: Evidence, sample: Sample, name: str) -> None:
         evidence.begin_text()

@@ -107,6 +107,7 @@ def sampled(
     *,
     folder: Folder | None = None,
     name: str = "samples",
+    check: Callable[[Sample], None] = lambda sample: None,
     tell: Callable[[str, int, int], None] = lambda what, done, total: None,
 ) -> Iterator[Sample]:
     """Texts number 0, 1, ..., the prompts in turn, each with a seed of its own; those in `folder` first. num_texts: None
@@ -118,6 +119,7 @@ def sampled(
     while num_texts is None or number < num_texts:
         prompt = prompts[number % len(prompts)]
         one = Sample(number, prompt, engine.sample(prompt, params, first + number))
+        check(one)
         if folder is not None:
             folder.append(name, one)
         number += 1

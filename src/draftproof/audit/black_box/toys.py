@@ -5,7 +5,7 @@ A chain has one law for each context, the last token modulo their number, so tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -26,7 +26,7 @@ LENGTH = 3
 
 @dataclass
 class Chain:
-    """targets, drafts: laws [contexts, vocab]. size: for the report."""
+    """targets, drafts: laws [contexts, vocab]."""
 
     targets: Matrix
     drafts: Matrix
@@ -83,12 +83,13 @@ def _softmax(logits: Matrix) -> Matrix:
 @dataclass(frozen=True)
 class Engine:
     """verify: the rule, right or wrong. temper: of what drafts are really drawn from, under the claim that it is the draft
-    law. reuses: drafts of one stream are drawn with the same noise in every round. shares: drafter and target draw with
-    shared noise, as `gumbel` wants it."""
+    law. reuses: drafts of one stream are drawn with the same noise in every round. widens: a second draft stands beside
+    the first. shares: drafter and target draw with shared noise, as `gumbel` wants it."""
 
     verify: Verify
     temper: float = 1.0
     reuses: bool = False
+    widens: bool = False
     shares: bool = False
 
     def stream(self, chain: Chain, num_tokens: int, rng: np.random.Generator) -> tuple[int, ...]:
@@ -114,7 +115,10 @@ class Engine:
                 tokens += (int(chance.draw_draft(drawn_from, node, node)),)
             else:
                 tokens += (int(np.argmin(noise[node] / drawn_from)),)
-        return Draft(tokens, tuple(range(-1, LENGTH - 1)), laws, "iid")
+        parents: tuple[int, ...] = tuple(range(-1, LENGTH - 1))
+        if self.widens:
+            tokens, parents = (*tokens, int(chance.draw(laws[-1], Purpose.DRAFT, LENGTH))), (*parents, -1)
+        return Draft(tokens, parents, laws, "iid")
 
 
 class _Coupled(GeneratorChance):
@@ -135,20 +139,13 @@ class _Coupled(GeneratorChance):
             return int(np.argmin(clocks[depth] / np.asarray(law)))
 
 
-def _tree(draft: Draft, laws: FunctionLaws, chance: GeneratorChance) -> object:
-    """`rrs` over a tree: the first level gets a second sibling drawn from the same law."""
-    other = int(chance.draw(draft.laws[-1], Purpose.DRAFT, LENGTH))
-    wider = Draft((*draft.tokens, other), (*draft.parents, -1), draft.laws, "iid")
-    return RULES["rrs"].verify(wider, FunctionLaws(laws.law_fn, laws.prefix, wider), chance)
-
-
 _MUTANTS = {mutant.name: mutant.verify for mutant in CHAIN_MUTANTS}
 
 EXACT: dict[str, Engine] = {
     "token": Engine(RULES["token"].verify),
     "block": Engine(RULES["block"].verify),
     "match": Engine(RULES["match"].verify),
-    "tree": Engine(_tree),  # type: ignore[arg-type]
+    "tree": Engine(RULES["rrs"].verify, widens=True),
     "gumbel": Engine(RULES["gumbel"].verify, shares=True),
     "no bonus": Engine(_MUTANTS["missing bonus"]),
 }
@@ -166,5 +163,3 @@ FAULTY: dict[str, Engine] = {
     "draft noise reused": Engine(RULES["token"].verify, reuses=True),
 }
 """Engines with one fault each."""
-
-Make = Callable[[], Chain]

@@ -19,7 +19,7 @@ class CallableEngine:
         if not callable(function):
             raise UsageError(f"an engine is a function of prompt ids and a seed, not a {type(function).__name__}")
         self._function = function
-        self.name: str = name or getattr(function, "__qualname__", type(function).__name__)
+        self.name = name or str(getattr(function, "__qualname__", type(function).__name__))
 
     @classmethod
     def named(cls, place: str) -> CallableEngine:

@@ -34,18 +34,15 @@ class Characters:
 
 
 class EndpointEngine:
-    """url: the server's base, with or without /v1. model: its name there (None: the first it lists). tokenizer: for servers that
-    give text only; `Characters`: prompts and texts are strings, whatever the server says of ids. extra: further fields of every
-    request, as a server may need them.
+    """url: the server's base, with or without /v1. model: its name there (None: the first it lists). tokenizer: for
+    servers that give text only; `Characters`: prompts and texts are strings, whatever the server says of ids.
 
     ids_from: how ids were had, once a text came."""
 
-    def __init__(
-        self, url: str, *, model: str | None = None, tokenizer: Any = None, extra: Mapping[str, Any] | None = None
-    ) -> None:
+    def __init__(self, url: str, *, model: str | None = None, tokenizer: Any = None) -> None:
         self._parts = address(url)
         self._base = self._parts.path.rstrip("/").removesuffix("/v1")
-        self._tokenizer, self._extra = tokenizer, dict(extra or {})
+        self._tokenizer = tokenizer
         self.ids_from: str | None = None
         listed = self._asked("GET", "/v1/models")
         names = [one.get("id") for one in listed.get("data") or () if isinstance(one, dict)]
@@ -63,7 +60,7 @@ class EndpointEngine:
         body = request_body(self.model, asked, replace(params, seed=seed))
         for name in ("stream", "stream_options"):
             body.pop(name)
-        answer = self._asked("POST", "/v1/completions", body | {"logprobs": 1} | self._extra)
+        answer = self._asked("POST", "/v1/completions", body | {"logprobs": 1})
         choices = answer.get("choices")
         if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
             raise UsageError(f"{self.name} answered without a completion: {json.dumps(answer)[:120]}")
