@@ -92,8 +92,9 @@ def page_of(found: BlackBox, command: str, acceptance: Acceptance = ()) -> str:
 def reproduction(found: BlackBox, command: str) -> str:
     """Markdown: what was seen, and how to see it again."""
     verdict = found.verdict
+    said = "sampled text does not have the target's law" if verdict.exit_code else "the law of sampled text"
     lines = [
-        f"### {found.engine}: sampled text {'does not have' if verdict.outcome == 'not exact' else 'and'} the target's law",
+        f"### {found.engine}: {said}",
         "",
         f"{found.num_tokens} sampled tokens of {found.num_texts} texts, each scored by a copy of the target model.",
         sentence(verdict)[0].upper() + sentence(verdict)[1:],
@@ -117,7 +118,7 @@ def _draw_uniforms(figure: Figure, evidence: Evidence | None) -> None:
     spread = 1.96 * math.sqrt(expected * (1 - 1 / BINS))
     for axes, name, column in zip(panels(figure, len(names)), names, uniforms.T, strict=True):
         axes.hist(column, bins=BINS, range=(0.0, 1.0), color=BLUE, alpha=0.8)
-        axes.axhspan(expected - spread, expected + spread, color="#bbbbbb", alpha=0.6, zorder=3)
+        axes.axhspan(expected - spread, expected + spread, color="#999999", alpha=0.35, zorder=3)
         axes.axhline(expected, color=BLACK, linewidth=1.2, zorder=4)
         axes.set(xlabel=f"transform, {name}", ylabel="tokens", xlim=(0, 1))
         axes.set_title("grey: 95% of bars of an exact engine", loc="left")

@@ -72,3 +72,34 @@ class Wealth:
         for (cause, _, _), wealth in self.logs.items():
             best[cause] = max(best.get(cause, -math.inf), wealth)
         return dict(sorted(best.items(), key=lambda pair: -pair[1]))
+
+
+RENEWAL = 1000
+"""Tokens after which bets get new capital."""
+
+
+@dataclass
+class LastingWealth(Wealth):
+    """Bets that can go on for ever: bets on an exact engine lose, and what is lost would have to be won back before a
+    fault that begins later shows. So half the capital is put in at the beginning, and 1/((k + 1)(k + 2)) of it after k
+    renewals; what is not put in yet counts as it is, and the whole is a nonnegative supermartingale all the same."""
+
+    def see(self, ratios: Iterable[tuple[str, float]], discounts: Mapping[tuple[str, int], float] | None = None) -> None:
+        renewals, since = divmod(self.n, RENEWAL)
+        if since == 0:
+            share = -math.log((renewals + 1) * (renewals + 2))
+            ratios = list(ratios)
+            if not self.logs:
+                places: dict[str, int] = {}
+                for cause, _ in ratios:
+                    places[cause] = places.get(cause, -1) + 1
+                    self.logs |= {(cause, places[cause], stake): share for stake in STAKES}
+            else:
+                self.logs = {bet: float(np.logaddexp(log, share)) for bet, log in self.logs.items()}
+        super().see(ratios, discounts)
+
+    @property
+    def log_e(self) -> float:
+        """Log of the mean wealth and of what is kept back."""
+        kept = -math.log((self.n - 1) // RENEWAL + 2) if self.n else 0.0
+        return float(np.logaddexp(super().log_e, kept)) if self.logs else 0.0

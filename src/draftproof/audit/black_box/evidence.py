@@ -17,7 +17,7 @@ from scipy import stats
 from draftproof.audit.black_box.contexts import ContextCounts
 from draftproof.audit.black_box.marks import Mark
 from draftproof.audit.verdict import Finding
-from draftproof.core.wealth import Wealth
+from draftproof.core.wealth import LastingWealth
 
 Matrix = NDArray[np.float64]
 
@@ -35,7 +35,7 @@ class Evidence:
     marks: list[Mark] = field(default_factory=list)
     starts: list[int] = field(default_factory=list)
     counts: ContextCounts = field(default_factory=ContextCounts)
-    wealth: Wealth = field(default_factory=Wealth)
+    wealth: LastingWealth = field(default_factory=LastingWealth)
     discounts: Mapping[tuple[str, int], float] = field(default_factory=dict)
     _ratios: list[tuple[float, ...]] = field(default_factory=list)
     _causes: tuple[str, ...] = ()

@@ -141,7 +141,13 @@ class _Scoring:
             if evidence.wealth.highest >= goal:
                 won = True
                 break
-        findings = [evidence.bets()] if won or plan.until_sure else evidence.findings(against)
+        if plan.until_sure:
+            findings = [evidence.bets()]
+        elif won:  # when the bets decide the size, other tests have no p-value, only an effect
+            others = [one for one in evidence.findings(against) if one.e_value is None]
+            findings = [evidence.bets(), *(replace(one, p_value=None) for one in others)]
+        else:
+            findings = evidence.findings(against)
         return self._result(engine, evidence, against, findings, wealth)
 
     def _samples(self, engine: TextEngine, name: str, params: SamplingParams, number: int | None) -> Any:
