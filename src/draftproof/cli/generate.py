@@ -93,6 +93,13 @@ Record = Annotated[
     ),
 ]
 
+Monitor = Annotated[
+    bool,
+    typer.Option(
+        "--monitor", metavar="", help="Test every emitted token against the target's law while decoding; see the statistics."
+    ),
+]
+
 
 def register(app: typer.Typer) -> None:
     """Add the command to `app`."""
@@ -116,6 +123,7 @@ def generate(
     compare: Compare = False,
     repeat: Repeat = None,
     record: Record = None,
+    monitor: Monitor = False,
     as_json: options.Json = False,
     **_: Any,
 ) -> None:
@@ -207,7 +215,8 @@ def load(flags: Mapping[str, Any], config: Mapping[str, Any]) -> SpeculativeDeco
     target, drafts = load_target(flags, [checked])
     wanted = checked.draft_model
     draft = None if wanted is None or wanted.model is None else drafts(wanted.model, wanted.revision, wanted.quantization)
-    return SpeculativeDecoder(draft, target, target.tokenizer, speculative_config=checked)
+    decoder = SpeculativeDecoder(draft, target, target.tokenizer, speculative_config=checked)
+    return decoder.monitored() if flags.get("monitor") else decoder
 
 
 def complete_params(decoder: SpeculativeDecoder, prompt: Sequence[int], overrides: Mapping[str, Any]) -> SamplingParams:

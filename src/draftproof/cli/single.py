@@ -85,4 +85,15 @@ def summary(output: Completion, seed: int) -> str:
         share = stats.draft_acceptance_rate
         parts.append(accepted if share is None else f"{accepted} ({share:.0%})")
     parts += [f"method {stats.method}", f"seed {seed}", *stats.notes]
+    if stats.monitor is not None:
+        parts.append(monitor_line(stats.monitor))
     return "; ".join(parts)
+
+
+def monitor_line(seen: Mapping[str, Any]) -> str:
+    """What the monitor saw, in words."""
+    if seen["exact"] is None:
+        return f"monitor: {seen['note']}"
+    z = "" if seen["acceptance_z"] is None else f", accepted drafts {seen['acceptance_z']:+.1f} standard deviations off"
+    said = "nothing against exactness" if seen["exact"] else f"NOT EXACT, likely {seen['likely_cause']}"
+    return f"monitor: {said} in {seen['num_tokens']} tokens (p {seen['p_value']:.2g}{z})"

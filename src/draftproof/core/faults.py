@@ -114,3 +114,20 @@ def _completed(kept: Vector, rest: Vector) -> Vector:
 def _some(mass: Vector, otherwise: Vector) -> Vector:
     total = mass.sum()
     return mass / total if total > 0 else otherwise
+
+
+def quick_ratios(target: Vector, token: int, draft: Vector | None, before: Vector | None) -> Iterator[tuple[str, float]]:
+    """(cause, law(token) / target(token)) of the faults that cost least to look at, for those who look while decoding.
+    Always six in the same order; where `draft` or `before` is None theirs are 1: a bet that is not made."""
+    chance = max(float(target[token]), 1e-300)
+    warm = np.sqrt(target)
+    yield TEMPERATURE, chance / float(target @ target)
+    yield TEMPERATURE, float(warm[token]) / float(warm.sum()) / chance
+    yield FOREIGN, 1.0 / len(target) / chance
+    yield OFF_BY_ONE, 1.0 if before is None else float(before[token]) / chance
+    yield ACCEPTS_ALL, 1.0 if draft is None else float(draft[token]) / chance
+    if draft is None:
+        yield NO_RESIDUAL, 1.0
+        return
+    kept = float(np.minimum(target, draft).sum())
+    yield NO_RESIDUAL, min(float(draft[token]) / chance, 1.0) + 1.0 - kept

@@ -59,7 +59,13 @@ class Decoder:
 
     @overload
     def generate(
-        self, prompt: str, params: SamplingParams | None = None, *, cancel: Cancel | None = None, **chat: Unpack[TemplateKeys]
+        self,
+        prompt: str,
+        params: SamplingParams | None = None,
+        *,
+        cancel: Cancel | None = None,
+        monitor: bool = False,
+        **chat: Unpack[TemplateKeys],
     ) -> Result: ...
     @overload
     def generate(
@@ -68,6 +74,7 @@ class Decoder:
         params: SamplingParams | None = None,
         *,
         cancel: Cancel | None = None,
+        monitor: bool = False,
         **chat: Unpack[TemplateKeys],
     ) -> Result: ...
     @overload
@@ -78,6 +85,7 @@ class Decoder:
         *,
         batch_size: int | None = None,
         cancel: Cancel | None = None,
+        monitor: bool = False,
         **chat: Unpack[TemplateKeys],
     ) -> Any: ...
 
@@ -88,22 +96,30 @@ class Decoder:
         *,
         batch_size: int | None = None,
         cancel: Cancel | None = None,
+        monitor: bool = False,
         **chat: Unpack[TemplateKeys],
     ) -> Any:
         """Generate for one prompt (a string, token ids or chat messages) -> Result, or for a list of prompts -> list[Result].
 
         params: one SamplingParams, or one for each prompt of a list; without them the model's own generation config counts.
         batch_size: how many sequences run at a time; by default 8, or as many as fit into the free memory. cancel: anything
-        with `is_set()`, such as a threading.Event; once set, the text ends within one round with finish_reason "abort". chat:
+        with `is_set()`, such as a threading.Event; once set, the text ends within one round with finish_reason "abort".
+        monitor: test every emitted token while decoding; the statistics then carry what it saw in all texts so far. chat:
         how messages become text (tools, chat_template_kwargs, add_generation_prompt, continue_final_message), see
         `TemplateOptions`.
 
         Wrong input raises UsageError before any work. Among several prompts, one that fails later for a reason of its own
         (memory, invalid logits) has finish_reason "error" and `error`; a single one raises."""
+        if monitor:
+            return self.monitored().generate(prompt, params, batch_size=batch_size, cancel=cancel, **chat)
         if not is_batch(prompt):
             return self._generate(self.request(prompt, params, **chat), batch_size, cancel)
         results = dict(self.as_finished(prompt, params, batch_size=batch_size, cancel=cancel, **chat))
         return [results[index] for index in range(len(prompt))]
+
+    def monitored(self) -> Decoder:
+        """A copy that tests every emitted token. UsageError where there is nothing to test."""
+        raise UsageError("plain decoding draws every token from the target's law itself: there is nothing to monitor")
 
     def as_finished(
         self,

@@ -16,6 +16,7 @@ from draftproof.decode.base import Decoder as Decoder
 from draftproof.decode.base import OpenDrafter, PlainDecoder, chance_for
 from draftproof.decode.config import SpeculativeConfig
 from draftproof.decode.generation import Generation
+from draftproof.decode.monitor import MonitoredRule, monitored
 from draftproof.decode.samples import Sample
 from draftproof.decode.statistics import Statistics
 from draftproof.drafters.protocol import Drafter, Request
@@ -104,6 +105,9 @@ class SpeculativeDecoder(Decoder):
         """Plain decoding with the same target, and with the rule's own kind of draw."""
         return PlainDecoder(self.target, self.tokenizer, coupled=self.rule.coupled)
 
+    def monitored(self) -> SpeculativeDecoder:
+        return monitored(self)
+
     def _generation(
         self,
         session: Session,
@@ -186,7 +190,8 @@ class SpeculativeDecoder(Decoder):
             said = (*clock, *((FOLLOWS_MEMORY,) if drafter.memories else ()), *said)
         notes = tuple(dict.fromkeys(said))
         method = drafter.name if drafter else "none"
-        return replace(totals, method=method, rule=rule.name, lossless=rule.lossless, notes=notes)
+        monitor = self.rule.document() if isinstance(self.rule, MonitoredRule) else None
+        return replace(totals, method=method, rule=rule.name, lossless=rule.lossless, notes=notes, monitor=monitor)
 
 
 def _node_cap(drafter: Drafter | None) -> int | None:

@@ -24,7 +24,8 @@ class Statistics:
     length adapts, rounds by why their draft was as long as it was. rounds_per_drafter: where several take turns. ..._per_pos:
     by the draft's position, as vLLM names it; reached: verified before the text ended. notes: each once, with how many rounds
     it is about where it is more than one. rows: "identical" where the target's engine gives a row the same bits whatever is
-    read beside it, else what differs; None where it was not looked at."""
+    read beside it, else what differs; None where it was not looked at. monitor: what it saw so far, see `decode/monitor.py`;
+    None where none was asked for."""
 
     method: str = "none"
     rule: str | None = None
@@ -53,6 +54,7 @@ class Statistics:
     rounds_per_draft_length: tuple[int, ...] = ()
     rounds_per_drafter: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    monitor: Mapping[str, Any] | None = None
 
     @property
     def draft_acceptance_rate(self) -> float | None:
