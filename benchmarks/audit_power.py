@@ -1,6 +1,6 @@
 """How many tokens the black box needs for each fault, and how often it calls an exact engine not exact.
 
-    python benchmarks/audit_power.py --out power.jsonl [--streams 16] [--runs 1000] [--only power|level]
+    python benchmarks/audit_power.py --out power.jsonl [--streams 16] [--runs 1000] [--only power|level] [--engine NAME]
 
 A raw line a stream or a run; the table is printed from them. Power: each fault over the 3-token chain and over 1,000
 tokens, at a grid of sizes 26% apart; `battery` is the whole battery at that size, Bonferroni over all its tests at level
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from raw_lines import read_if_there
 
 from draftproof.audit.black_box.evidence import Evidence
 from draftproof.audit.black_box.self_test import ALLOWED, EASY_LEVEL, LEVEL, NEEDED, chains, evidence_of
@@ -32,10 +33,12 @@ ENOUGH = 3
 LEVEL_TOKENS = {"3 tokens": (100, 400), "1,000 tokens": (200,)}
 
 
-def power(streams: int) -> Iterator[dict[str, Any]]:
+def power(streams: int, only: str | None) -> Iterator[dict[str, Any]]:
     """A line for each fault, model and stream: the sizes at which it was found."""
     for model, chain in chains().items():
         for name, engine in FAULTY.items():
+            if only not in (None, name):
+                continue
             for stream in range(streams):
                 sizes, won = _sizes(chain, engine, np.random.default_rng([1, stream]))
                 yield {"kind": "power", "model": model, "engine": name, "stream": stream, "found_at": sizes, "bets_won_at": won}
@@ -59,11 +62,13 @@ def _sizes(chain: Chain, engine: Engine, rng: np.random.Generator) -> tuple[list
     return found, won
 
 
-def level(runs: int) -> Iterator[dict[str, Any]]:
+def level(runs: int, only: str | None) -> Iterator[dict[str, Any]]:
     """A line for each run of an exact engine: its least chance, times the number of tests."""
     for model, chain in chains().items():
         for tokens in LEVEL_TOKENS[model]:
             for name, engine in EXACT.items():
+                if only not in (None, name):
+                    continue
                 for run in range(runs):
                     findings = evidence_of(engine, chain, tokens, np.random.default_rng([2, tokens, run])).findings()
                     least = min(one.chance for one in findings) * len(findings)
@@ -108,15 +113,14 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=16)
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--only", choices=("power", "level"))
+    parser.add_argument("--engine", choices=(*FAULTY, *EXACT), help="only this one; its lines are added to those in --out")
     given = parser.parse_args()
-    lines = []
-    with given.out.open("w", encoding="utf-8") as file:
-        for kind, made in (("power", power(given.streams)), ("level", level(given.runs))):
-            if given.only in (None, kind):
-                for line in made:
-                    lines.append(line)
-                    file.write(json.dumps(line) + "\n")
-                    file.flush()
+    kept = [] if given.engine is None else read_if_there(given.out)
+    lines = [line for line in kept if line["engine"] != given.engine or line["kind"] not in (given.only, None)]
+    for kind, made in (("power", power(given.streams, given.engine)), ("level", level(given.runs, given.engine))):
+        if given.only in (None, kind):
+            lines.extend(made)
+    given.out.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     show(lines)
 
 
