@@ -22,6 +22,9 @@ DEFAULT_SIZE = 0.05
 
 def run(flags: Mapping[str, Any]) -> int:
     """Sample, score, show; 1 when the engine is not exact."""
+    from draftproof.audit.black_box import check_distributions
+
+    check_distributions()
     from draftproof.audit import report
     from draftproof.audit.black_box.run import audit_black_box
     from draftproof.cli.progress import telling

@@ -8,6 +8,9 @@ from typing import Any
 
 def run(flags: Mapping[str, Any]) -> int:
     """Try all, show the error rates; 1 when one is not as stated."""
+    from draftproof.audit.black_box import check_distributions
+
+    check_distributions()
     from draftproof.audit.black_box.self_test import result_of, self_test
     from draftproof.cli.progress import telling
     from draftproof.report.tables import json_line, print_result
