@@ -256,3 +256,8 @@ NOT_A_FUNCTION = 3
 
 def two_parameters(p, q):
     return [0]
+
+
+def blind(prompt, seed):
+    """An engine under audit that draws from 300 tokens without looking."""
+    return np.random.default_rng(seed).integers(300, size=4)

@@ -47,7 +47,7 @@ def test_an_exact_function_is_exact_and_what_it_showed_is_kept(engines, target, 
     assert cli.run(command) == 0
     printed = capsys.readouterr().out
     document = json.loads(printed.splitlines()[-1])
-    assert document["verdict"]["outcome"] == "exact" and document["num_tokens"] == 960
+    assert document["outcome"] == "exact" and document["num_tokens"] == 960
     assert "exact within this size" in printed
     assert len((out / "samples.jsonl").read_text().splitlines()) == 30
     page = (out / "report.html").read_text()

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import draftproof.models.pull as models_pull
+from draftproof.audit.black_box import self_test
 from draftproof.cli import main as cli
 from draftproof.core.records import Round
 from draftproof.decode.statistics import statistics
@@ -60,6 +61,11 @@ CASES: dict[str, Callable[[Place], tuple[object, ...]]] = {
     "audit --exact MODULE:NAME": lambda at: ("audit", "--exact", "step_functions:always_one"),
     "audit --white-box": lambda at: (*("audit", "--white-box", "--target", at["target"]), *audited(at)),
     "audit --greedy": lambda at: (*("audit", "--greedy", "--target", at["target"]), *audited(at)),
+    "audit --black-box": lambda at: (
+        *("audit", "--black-box", "step_functions:blind", "--target", at["target"], "--prompts", at["text"]),
+        *("--max-tokens", 4, "--num-texts", 2, "--temperature", 100),
+    ),
+    "audit --self-test": lambda at: ("audit", "--self-test"),
     "export vllm": lambda at: ("export", "vllm", at["head"], "--out", at["folder"], "--target", at["target"]),
     "doctor": lambda at: ("doctor", at["target"], "--draft", at["draft"], "--device", "cpu"),
     "simulate": lambda at: ("simulate", "batch", "--batch", 1, "--context", 1024, "-k", 2),
@@ -77,6 +83,8 @@ def place(
     monkeypatch.setattr("sys.stdin", io.StringIO("the cat\n"))
     monkeypatch.setattr(models_pull, "pull", lambda name: tmp_path)
     monkeypatch.setattr(steps, "REPEATS", 1)
+    monkeypatch.setattr(self_test, "NEEDED", {"3 tokens": {"off by one": 79}})
+    monkeypatch.setattr(self_test, "EXACT", {})
     monkeypatch.setattr(machine, "WIDTH", 16)
     speed = machine.dtype_speed
     monkeypatch.setattr(machine, "dtype_speed", lambda device, tell: speed(device, seconds=0.0, tell=tell))

@@ -63,8 +63,8 @@ class BlackBox:
 
     def document(self) -> dict[str, Any]:
         """For JSON."""
-        named = {key: value for key, value in vars(self).items() if key not in ("verdict", "evidence")}
-        return named | {"verdict": self.verdict.document(), "plan": self.asked}
+        named = {key: value for key, value in vars(self).items() if key not in ("verdict", "evidence", "asked")}
+        return self.verdict.document() | named | {"plan": self.asked}
 
 
 def audit_black_box(
