@@ -30,7 +30,7 @@ MOST = 10_000
 """Tokens of a stream at most."""
 ENOUGH = 3
 """A stream that is found at so many sizes in a row is found at all larger ones."""
-LEVEL_TOKENS = {"3 tokens": (100, 400), "1,000 tokens": (200,)}
+LEVEL_TOKENS = {"3 tokens": (200,), "1,000 tokens": (100,)}
 
 
 def power(streams: int, only: str | None) -> Iterator[dict[str, Any]]:

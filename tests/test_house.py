@@ -72,8 +72,13 @@ def test_public_surface_is_sorted_complete_and_resolvable() -> None:
 PUBLIC = {
     "audit": [
         "Audit",
+        "CallableEngine",
+        "EndpointEngine",
+        "LocalCopy",
         "OurEngine",
+        "Plan",
         "TransformersEngine",
+        "audit_black_box",
         "audit_greedy",
         "audit_rules",
         "audit_subject",
