@@ -13,6 +13,10 @@ from draftproof.audit.black_box.run import Plan, audit_black_box
 from draftproof.audit.black_box.samples import Folder
 from draftproof.audit.black_box.toys import EXACT, FAULTY, Engine, thousand_tokens, three_tokens
 from draftproof.audit.engines.callables import CallableEngine
+from draftproof.audit.mutants import with_parts
+from draftproof.core.chance import Purpose
+from draftproof.core.records import Verdict
+from draftproof.core.rules import RULES
 from draftproof.errors import UsageError
 
 PARAMS = SamplingParams(max_tokens=50, seed=0)
@@ -161,3 +165,29 @@ def test_greedy_and_no_reference_are_refused():
         LocalCopy(target, greedy)
     with pytest.raises(UsageError, match="needs a local copy"):
         audit_black_box(played(EXACT["token"]), [(0,)], PARAMS)
+
+
+def residual_only_at_the_draft(draft, laws, chance):
+    """After a rejection the target's law with nothing changed but the drafted token's own mass."""
+    for node, token in enumerate(draft.tokens):
+        p, q = laws.row(node - 1), draft.laws[node - 1]
+        if not chance.bernoulli(min(1.0, p[token] / q[token]), Purpose.ACCEPT, node):
+            left = p.copy()
+            left[token] = max(p[token] - q[token], 0.0)
+            return Verdict(tuple(range(node)), int(chance.draw(left / left.sum(), Purpose.REPLACEMENT, 0)))
+    return Verdict(tuple(range(len(draft))), int(chance.draw(laws.row(len(draft) - 1), Purpose.REPLACEMENT, 0)))
+
+
+PUBLIC_FAULTS = {
+    "arg-max draft with its soft law": Engine(RULES["token"].verify, temper=0.02),
+    "acceptance against another token": Engine(
+        with_parts(accept=lambda p, q, x: min(1.0, p[(x + 1) % len(p)] / q[(x + 1) % len(q)]))
+    ),
+    "residual only at the drafted token": Engine(residual_only_at_the_draft),
+}
+
+
+@pytest.mark.parametrize("name", PUBLIC_FAULTS)
+def test_faults_of_public_decoders_rebuilt_as_functions_are_caught(name):
+    """At most 2,000 tokens; power above 0.99."""
+    assert audited(played(PUBLIC_FAULTS[name])).verdict.outcome == "not exact"

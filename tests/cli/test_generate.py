@@ -285,3 +285,28 @@ def test_what_the_template_cannot_take_is_one_sentence(
     refused: Callable[..., str], thinking: Path, more: tuple[object, ...], sentence: str
 ) -> None:
     assert sentence in refused("generate", "the cat", "--target", thinking, *more)
+
+
+def test_the_monitor_is_in_the_statistics_and_in_the_line_of_figures(
+    target: Path, draft: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """False alarm: 1e-3."""
+    command = [
+        "generate",
+        "the cat",
+        "--target",
+        str(target),
+        "--draft",
+        str(draft),
+        "--max-tokens",
+        "40",
+        "--monitor",
+        "--json",
+    ]
+    assert cli.run([*command, "--temperature", "1", "--seed", "0"]) == 0
+    captured = capsys.readouterr()
+    seen = json.loads(captured.out.splitlines()[-1])["stats"]["monitor"]
+    assert seen["exact"] is True and seen["num_tokens"] >= 20
+    assert "monitor: nothing against exactness in" in captured.err
+    assert cli.run([*command, "--temperature", "0"]) == 0
+    assert "monitor: nothing to test: at temperature 0" in capsys.readouterr().err
