@@ -60,17 +60,7 @@ class Decoder:
     @overload
     def generate(
         self,
-        prompt: str,
-        params: SamplingParams | None = None,
-        *,
-        cancel: Cancel | None = None,
-        monitor: bool = False,
-        **chat: Unpack[TemplateKeys],
-    ) -> Result: ...
-    @overload
-    def generate(
-        self,
-        prompt: Sequence[int],
+        prompt: str | Sequence[int],
         params: SamplingParams | None = None,
         *,
         cancel: Cancel | None = None,
