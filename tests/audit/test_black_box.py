@@ -11,6 +11,7 @@ from draftproof import SamplingParams, SpeculativeDecoder, TableModel
 from draftproof.audit.black_box.copies import LocalCopy
 from draftproof.audit.black_box.run import Plan, audit_black_box
 from draftproof.audit.black_box.samples import Folder
+from draftproof.audit.black_box.self_test import evidence_of
 from draftproof.audit.black_box.toys import EXACT, FAULTY, Engine, thousand_tokens, three_tokens
 from draftproof.audit.engines.callables import CallableEngine
 from draftproof.audit.mutants import with_parts
@@ -191,3 +192,11 @@ PUBLIC_FAULTS = {
 def test_faults_of_public_decoders_rebuilt_as_functions_are_caught(name):
     """At most 2,000 tokens; power above 0.99."""
     assert audited(played(PUBLIC_FAULTS[name])).verdict.outcome == "not exact"
+
+
+def test_serial_scores_are_bounded():
+    """Products of normal scores have a fourth moment of 9 and cost false alarms; these have 3.24, next to a normal's 3."""
+    evidence = evidence_of(EXACT["token"], CHAIN, 2000, np.random.default_rng(0))
+    serial = next(scores for name, scores, _ in evidence.scores() if name == "serial")
+    assert len(serial) == 1999 and abs(serial).max() <= 3.0
+    assert np.mean(serial**4) == pytest.approx(3.24, abs=0.9)  # five standard errors of 2,000 products
