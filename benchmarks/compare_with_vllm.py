@@ -144,7 +144,7 @@ def in_ours(raw: Path, job: dict[str, Any], first: dict[str, list[list[int]]]) -
     """One arm here. first: by setting, vLLM's texts, whose first token ours begins with where drafts come from tokens."""
     import draftproof
     from draftproof import SamplingParams, SpeculativeDecoder
-    from draftproof.decode.methods import METHODS
+    from draftproof.drafters.registry import METHODS
 
     method, length = job["config"]["method"], job["config"]["num_speculative_tokens"]
     tokens_alone = METHODS[method].replayable or METHODS[method].adapts

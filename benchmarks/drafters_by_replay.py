@@ -192,7 +192,7 @@ def choose(args: argparse.Namespace) -> None:
 
 def replayable_methods() -> list[str]:
     """Every method of the list that drafts from tokens alone and needs no file."""
-    from draftproof.decode.methods import METHODS
+    from draftproof.drafters.registry import METHODS
 
     return [name for name, method in METHODS.items() if method.replayable and not method.requires]
 

@@ -9,7 +9,7 @@ import torch
 
 from cache_families import mamba, mistral
 from draftproof.cli import main as cli
-from draftproof.decode.methods import METHODS
+from draftproof.drafters.registry import METHODS
 from draftproof.models import machine, steps
 from tiny import llama, word_tokenizer
 

@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerFast
 
 from draftproof.cli import main as cli
 from draftproof.decode.config import SpeculativeConfig
-from draftproof.decode.methods import METHODS
+from draftproof.drafters.registry import METHODS
 from draftproof.errors import UsageError
 
 Refused = Callable[..., str]

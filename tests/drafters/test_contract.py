@@ -1,4 +1,4 @@
-"""What every drafter must do, asked of every drafter: adding one to DRAFTERS adds its tests."""
+"""What every drafter must do, asked of every drafter: of those that files state, and of those that need models or stores."""
 
 from __future__ import annotations
 
@@ -18,18 +18,16 @@ from draftproof.core.rules import RULES
 from draftproof.core.tree import TreeShape
 from draftproof.decode.drive import drive
 from draftproof.decode.measured_costs import measured_costs
-from draftproof.decode.methods import drafting_methods
 from draftproof.drafters.auto import Auto
 from draftproof.drafters.builder import DraftBuilder
 from draftproof.drafters.draft_model import DraftModel
 from draftproof.drafters.eagle import Eagle
-from draftproof.drafters.lookahead import Lookahead
 from draftproof.drafters.medusa import Medusa
 from draftproof.drafters.ngram import NGram
 from draftproof.drafters.ngram_cache import NGramCache
 from draftproof.drafters.other_tokenizer import OtherTokenizer
 from draftproof.drafters.protocol import Drafter, DraftSession, Request, Wants
-from draftproof.drafters.recycling import Recycling
+from draftproof.drafters.registry import drafting_methods, examples
 from draftproof.drafters.retrieval import Retrieval
 from draftproof.drafters.stores.ngram_tables import StoredTable, build_tables
 from draftproof.drafters.stores.suffix_array import SuffixArray, build_suffix_array
@@ -54,27 +52,18 @@ BETWEEN = Vocabularies(Spelled(*LETTERS), Spelled(*reversed(LETTERS), b"z"), tar
 LAYERED = HFModel(llama(vocab_size=8), name="layers", check=False)
 COSTS = RoundCosts(verify=((1, 1.0), (9, 1.3)), draft=0.05).as_dict()
 """Given, since measured ones differ from one decoder to the next."""
-DRAFTERS = {
+DRAFTERS = examples() | {
     "draft_model": lambda: DraftModel(LIKELY),
     "draft_model, greedy": lambda: DraftModel(LIKELY, "greedy"),
-    "ngram": lambda: NGram(),
     "draft_model, tree": lambda: DraftModel(LIKELY, tree=TREE, selection="without_replacement"),
     "draft_model, greedy tree": lambda: DraftModel(LIKELY, "greedy", tree=TREE),
-    "ngram, trie": lambda: NGram(tree=TREE),
     "medusa": lambda: Medusa(random_head("medusa")),
     "medusa, tree": lambda: Medusa(random_head("medusa"), tree=TREE),
     "eagle": lambda: Eagle(random_head("eagle")),
     "eagle, greedy": lambda: Eagle(random_head("eagle"), "greedy"),
     "eagle, dynamic tree": lambda: Eagle(random_head("eagle"), num_nodes=8, top_k=3),
     "eagle3": lambda: Eagle(random_head("eagle3"), name="eagle3"),
-    "lookahead": lambda: Lookahead(window=3, depth=3, pool=3),
-    "suffix": lambda: Suffix(),
-    "suffix, tree": lambda: Suffix(max_spec_factor=3.0, tree=True),
-    "ngram_cache": lambda: NGramCache(),
     "ngram_cache, stored": lambda: NGramCache(StoredTable(build_tables([CORPUS]))),
-    "recycling": lambda: Recycling(tree=TREE),
-    "recycling, own shape": lambda: Recycling(14, 4),
-    "recycling, chain": lambda: Recycling(depth=4, trees=False),
     "retrieval": lambda: Retrieval(SuffixArray(build_suffix_array([CORPUS])), 14),
     "text route": lambda: OtherTokenizer(OTHER, BETWEEN, "text"),
     "shared route": lambda: OtherTokenizer(OTHER, BETWEEN, "shared"),
@@ -109,7 +98,7 @@ def depth(parents):
 @pytest.mark.parametrize("method", drafting_methods())
 def test_every_method_is_held_to_the_contract(method):
     made = {drafter().name for drafter in DRAFTERS.values()}
-    assert method in made, f"method {method!r} has no entry in DRAFTERS of tests/drafters/test_contract.py: add one"
+    assert method in made, f"method {method!r} has no examples= in its file"
 
 
 def wild_clock(seed):

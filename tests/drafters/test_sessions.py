@@ -11,13 +11,13 @@ import torch
 
 from draftproof import SamplingParams, SpeculativeDecoder, TableModel
 from draftproof.core.tree import TreeShape
-from draftproof.decode.methods import METHODS
 from draftproof.drafters.auto import Auto
 from draftproof.drafters.draft_model import DraftModel
 from draftproof.drafters.eagle import Eagle
 from draftproof.drafters.medusa import Medusa
 from draftproof.drafters.ngram import NGram
 from draftproof.drafters.protocol import Renewable
+from draftproof.drafters.registry import METHODS
 from draftproof.drafters.retrieval import Retrieval
 from draftproof.drafters.stores.suffix_array import SuffixArray, build_suffix_array
 from draftproof.drafters.suffix import Suffix

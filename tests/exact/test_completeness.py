@@ -4,52 +4,28 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from functools import cache
 
 import pytest
 
+from completeness import cells_by_draft, check_drafter, check_method, proven_drafters
 from draftproof import drafters
-from draftproof.audit import cells, heads, others, table
-from draftproof.audit.cells import harness_of
+from draftproof.audit import others, table
 from draftproof.audit.formulas import formula_of, tree_formula
 from draftproof.core import rules
 from draftproof.core.rules import LOSSLESS, RULES
-from draftproof.decode.methods import drafting_methods
+from draftproof.drafters.registry import drafting_methods
 
-A_CELL = (
-    "add a Kind with this drafter to kinds() in src/draftproof/audit/drafting.py (drafts of the context alone), to "
-    "guessed_kinds() in src/draftproof/audit/guessing.py (trees out of a store), or to KINDS in src/draftproof/audit/others.py "
-    "(drafts that depend on rounds before) or src/draftproof/audit/heads.py (docs/add_a_drafter.md)"
-)
-NO_DRAFTERS = {"builder", "protocol"}
 NO_RULES = {"protocol"}
-
-
-@cache
-def cells_by_draft():
-    """One case of the default proof for every kind of draft in it."""
-    coverings = (table.covering, table.tree_covering, table.guessed_covering, cells.other_covering, cells.head_covering)
-    cases = [case for covering in (*coverings, cells.length_covering) for case in covering()]
-    return {case.draft: case for case in [*cases, *heads.head_cases(("plain",))]}
-
-
-@cache
-def proven_drafters():
-    """The drafters that run in those cells."""
-    return tuple(harness_of(case).kind.drafter for case in cells_by_draft().values())
 
 
 @pytest.mark.parametrize("method", drafting_methods())
 def test_every_method_has_a_cell(method):
-    names = {drafter.name for drafter in proven_drafters()}
-    assert method in names, f"method {method!r} is not in the proof: {A_CELL}"
+    check_method(method)
 
 
 @pytest.mark.parametrize("module", [m.name for m in pkgutil.iter_modules(drafters.__path__) if not m.ispkg])
 def test_every_drafter_has_a_cell(module):
-    proven = {kind.__module__ for drafter in proven_drafters() for kind in type(drafter).__mro__}
-    if module not in NO_DRAFTERS:
-        assert f"draftproof.drafters.{module}" in proven, f"src/draftproof/drafters/{module}.py is not in the proof: {A_CELL}"
+    check_drafter(module)
 
 
 @pytest.mark.parametrize("module", [m.name for m in pkgutil.iter_modules(rules.__path__)])
@@ -94,8 +70,8 @@ def test_what_is_missing_is_named(monkeypatch):
     cells_by_draft.cache_clear()
     proven_drafters.cache_clear()
     try:
-        with pytest.raises(AssertionError, match="method 'recycling' is not in the proof: add a Kind"):
-            test_every_method_has_a_cell("recycling")
+        with pytest.raises(AssertionError, match="method 'recycling' is not in the proof: state proof="):
+            check_method("recycling")
     finally:
         cells_by_draft.cache_clear()
         proven_drafters.cache_clear()

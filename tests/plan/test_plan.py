@@ -10,7 +10,7 @@ import pytest
 from draftproof import SamplingParams, TableModel
 from draftproof.bench.workload import Encoded, Item
 from draftproof.decode.config import SpeculativeConfig
-from draftproof.decode.methods import METHODS
+from draftproof.drafters.registry import METHODS
 from draftproof.errors import UsageError
 from draftproof.plan.advice import notes, speculative_config, vllm_note
 from draftproof.plan.candidate import Candidate

@@ -239,7 +239,7 @@ DRAFTERS: tuple[Fault, ...] = (
         MEMORIES,
     ),
     Fault(
-        "decode/methods/models.py",
+        "drafters/draft_model.py",
         "return DraftModel(model, how, tree=config.shape, selection=siblings(config), name=config.method)",
         'return DraftModel(model, how, tree=config.shape, selection="iid", name=config.method)',
         "the siblings asked for are not those drawn",

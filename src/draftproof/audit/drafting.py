@@ -7,6 +7,7 @@ stop. The proof computes the expected length from it, independently of the draft
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Hashable, Sequence
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -21,9 +22,9 @@ from draftproof.core.tree import TreeShape
 from draftproof.drafters.auto import Auto
 from draftproof.drafters.builder import DraftBuilder
 from draftproof.drafters.draft_model import DraftModel
-from draftproof.drafters.ngram import NGram
 from draftproof.drafters.ngram_cache import NGramCache
 from draftproof.drafters.protocol import Drafter, DraftSession, Memory, Request
+from draftproof.drafters.registry import proofs
 from draftproof.models.protocol import LanguageModel, Output, Step
 from draftproof.models.table import TableModel
 
@@ -158,8 +159,9 @@ def kind_named(
 def kinds(
     target: TableModel, draft: TableModel, laws: LawPipeline, wrap: Callable[[TableModel], LanguageModel]
 ) -> dict[str, Kind]:
-    """Every kind of draft for one pair under one request's parameters; what is listed here is in the proof table, each of a
-    single drafter under every rule. `wrap` makes the model the drafter really runs."""
+    """Every kind of draft for one pair under one request's parameters, those that drafters' files describe by a guess among
+    them: all are in the proof table, each of a single drafter under every rule. `wrap` makes the model the drafter really
+    runs."""
 
     def law_of(model: TableModel) -> Callable[[tuple[int, ...], tuple[int, ...]], Any]:
         return lambda context, path: laws.law(model.logits(context + path), context, path)
@@ -194,9 +196,13 @@ def kinds(
         Kind("empty", PlannedDrafter("empty", lambda context, path: None), lambda context, path: None),
         Kind("stops_before", sampled, stops_before, sure),
         Kind("stops_after", PlannedDrafter("stops_after", stops_after), stops_after),
-        Kind("ngram", NGram(2, 1), lambda context, path: _looked_up(context, path, laws, 2)),
         Kind("ngram_cache", NGramCache(stored_table()), lambda context, path: cached_guess(context, path, laws)),
         Kind("prediction", Expecting(), lambda context, path: expected_guess(context, path, laws)),
+        *(
+            Kind(name, proof.drafter(), partial(_guess, proof.guess, laws))
+            for name, proof in proofs().items()
+            if proof.guess is not None
+        ),
     ]
     found = {kind.name: kind for kind in listed}
     both = {"ngram": found["ngram"], "draft_model": found["sampled"]}
@@ -204,17 +210,12 @@ def kinds(
     return found | {"auto": Kind("auto", auto, q_law, members=both)}
 
 
+def _guess(guess: Any, laws: LawPipeline, context: tuple[int, ...], path: tuple[int, ...]) -> int | None:
+    token: int | None = guess(context, path, laws)
+    return token
+
+
 def _narrowed(law: Array) -> Array:
     """The law without its least likely token: a draft whose support misses some of the target's."""
     kept = np.where(np.arange(len(law)) == int(np.argmin(law)), 0.0, law)
     return kept / kept.sum()
-
-
-def _looked_up(context: tuple[int, ...], path: tuple[int, ...], laws: LawPipeline, longest: int) -> int | None:
-    """Prompt lookup by brute force: the longest suffix first, its latest earlier occurrence, copied past the end."""
-    for n in range(min(longest, len(context) - 1), 0, -1):
-        for end in range(len(context) - 1, n - 1, -1):
-            if context[end - n : end] == context[-n:]:
-                copied = (*context, *path)[end + len(path)]
-                return None if laws.forbids(copied, context, path) else copied
-    return None

@@ -20,7 +20,8 @@ from draftproof.core.pipeline import LawPipeline
 from draftproof.core.tree import TreeShape
 from draftproof.drafters.ngram_cache import LAST_RESORT, LAX, STRICT
 from draftproof.drafters.prediction import Prediction, PredictionSession
-from draftproof.drafters.protocol import Request
+from draftproof.drafters.protocol import Drafter, Request
+from draftproof.drafters.registry import proofs
 from draftproof.drafters.retrieval import Retrieval
 from draftproof.drafters.stores.expected import ExpectedText
 from draftproof.drafters.stores.ngram_tables import StoredTable, build_tables
@@ -42,7 +43,8 @@ DEPTH, FACTOR, FLOOR = 6, 3.0, 0.3
 
 
 def guessed_kinds(laws: LawPipeline) -> dict[str, GuessedKind]:
-    """Every kind of draft whose guesses come out of a store that depends on the context alone; what is listed here is in the
+    """Every kind of draft whose guesses come out of a store that depends on the context alone, those that
+    drafters' files describe by their paths among them: all of them are in the
     proof table under every rule that takes it."""
     arrays = [np.asarray(document) for document in CORPUS]
     retrieval = Retrieval(SuffixArray(build_suffix_array(arrays)), NODES)
@@ -50,6 +52,7 @@ def guessed_kinds(laws: LawPipeline) -> dict[str, GuessedKind]:
         _kind("suffix", Suffix(DEPTH, FACTOR, FLOOR), lambda c, d: suffix_paths(c, d, chain=True), laws),
         _kind("suffix_tree", Suffix(DEPTH, FACTOR, FLOOR, tree=True), lambda c, d: suffix_paths(c, d, chain=False), laws),
         _kind("retrieval", retrieval, lambda c, d: retrieval_paths(c, d), laws),
+        *(_kind(name, one.drafter(), one.paths, laws, one.nodes) for name, one in proofs().items() if one.paths is not None),
     ]
     return {kind.name: kind for kind in listed}
 
@@ -79,12 +82,12 @@ def expected_guess(context: Tokens, path: Tokens, laws: LawPipeline) -> int | No
 
 
 def _kind(
-    name: str, drafter: Suffix | Retrieval, paths: Callable[[Tokens, int], list[Tokens]], laws: LawPipeline
+    name: str, drafter: Drafter, paths: Callable[[Tokens, int], Sequence[Tokens]], laws: LawPipeline, nodes: int = NODES
 ) -> GuessedKind:
     def allowed(context: Tokens, depth: int) -> list[Tokens]:
         return [p for p in paths(context, depth) if not any(laws.forbids(p[i], context, p[:i]) for i in range(len(p)))]
 
-    return GuessedKind(name, drafter, _no_plan, shape=TreeShape.chain(NODES), paths=allowed)
+    return GuessedKind(name, drafter, _no_plan, shape=TreeShape.chain(nodes), paths=allowed)
 
 
 def _no_plan(context: Tokens, path: Tokens) -> None:

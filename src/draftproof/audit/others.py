@@ -30,10 +30,9 @@ from draftproof.decode.drive import drive
 from draftproof.decode.generation import Generation
 from draftproof.drafters.builder import DraftBuilder
 from draftproof.drafters.draft_model import DraftModel
-from draftproof.drafters.lookahead import Lookahead
 from draftproof.drafters.other_tokenizer import OtherTokenizer, OtherTokenizerSession
 from draftproof.drafters.protocol import Drafter
-from draftproof.drafters.recycling import Recycling
+from draftproof.drafters.registry import proofs
 from draftproof.models.table import TableModel
 from draftproof.models.transcript import Vocabularies
 
@@ -177,6 +176,12 @@ def _slice(name: str, pair: Pair, laws: LawPipeline) -> Kind:
     return Kind(name, DraftModel(_layers()[1][name], name=name), law)
 
 
+def remembering_kinds() -> dict[str, Callable[[Pair, LawPipeline], Kind]]:
+    """The drafters whose files say how they are proven without describing their drafts: those depend on rounds before."""
+    listed = {name: proof.drafter for name, proof in proofs().items() if proof.guess is None and proof.paths is None}
+    return {name: partial(_remembering, make()) for name, make in listed.items()}
+
+
 def _remembering(drafter: Drafter, pair: Pair, laws: LawPipeline) -> Kind:
     return Kind(drafter.name, drafter, _no_plan)
 
@@ -188,9 +193,7 @@ def _no_plan(context: tuple[int, ...], path: tuple[int, ...]) -> None:
 SLICES = ("early_exit", "layer_skip")
 """Kinds whose target is the Llama, whatever pair is named."""
 
-KINDS: dict[str, Callable[[Pair, LawPipeline], Kind]] = {
-    "lookahead": partial(_remembering, Lookahead(window=2, depth=2, pool=2)),
-    "recycling": partial(_remembering, Recycling(4, 2)),
+KINDS: dict[str, Callable[[Pair, LawPipeline], Kind]] = remembering_kinds() | {
     "text_route": partial(_across, "text"),
     "shared_route": partial(_across, "shared"),
     "either_route": partial(_across, "auto"),

@@ -21,9 +21,16 @@ from draftproof.core.pipeline import LawPipeline
 from draftproof.core.rules import LOSSLESS
 
 _LAWS = LawPipeline(SamplingParams(), num_prompt_tokens=1, vocab_size=VOCAB)
-_TOYS = pairs()["markov"]
 
-DRAFTS = tuple(name for name, kind in kinds(_TOYS.target, _TOYS.draft, _LAWS, lambda model: model).items() if not kind.members)
+
+def chain_drafts() -> tuple[str, ...]:
+    """The names of all drafts of chains by single drafters."""
+    toys = pairs()["markov"]
+    listed = kinds(toys.target, toys.draft, _LAWS, lambda model: model)
+    return tuple(name for name, kind in listed.items() if not kind.members)
+
+
+DRAFTS = chain_drafts()
 """Chains; those of several drafters are proven with their lengths, see `cells.length_covering`."""
 
 GUESSED = tuple(guessed_kinds(_LAWS))

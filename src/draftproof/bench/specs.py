@@ -23,7 +23,7 @@ from draftproof.core.rules import RULES
 from draftproof.core.tree import tree_text
 from draftproof.decode.config import SpeculativeConfig
 from draftproof.decode.decoder import SpeculativeDecoder
-from draftproof.decode.methods import METHODS, drafting_methods
+from draftproof.drafters.registry import METHODS, drafting_methods
 from draftproof.errors import UsageError
 from draftproof.models.protocol import LanguageModel
 

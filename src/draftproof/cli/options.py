@@ -26,7 +26,7 @@ from draftproof.cli.sampling_flags import DEFAULT_MAX_TOKENS, Flags
 from draftproof.cli.sampling_flags import END_FLAGS as END_FLAGS
 from draftproof.cli.sampling_flags import LAW_FLAGS as LAW_FLAGS
 from draftproof.cli.sampling_flags import TEXT_FLAGS as TEXT_FLAGS
-from draftproof.decode.methods import drafting_methods
+from draftproof.drafters.registry import drafting_methods
 from draftproof.errors import UsageError
 
 SPECULATION = "Speculation"
@@ -226,7 +226,7 @@ def usual_method(target: str | None, predicted: bool = False) -> dict[str, Any]:
 
 def takes_model(method: str, always: bool = False) -> bool:
     """Whether `method` takes --draft, or cannot do without; False for a name that is no method, which the config refuses."""
-    from draftproof.decode.methods import METHODS
+    from draftproof.drafters.registry import METHODS
 
     return method in METHODS and METHODS[method].model is not None and not (always and METHODS[method].model_optional)
 

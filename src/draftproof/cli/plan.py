@@ -216,7 +216,7 @@ def _sizes(flags: Mapping[str, Any]) -> tuple[int, ...]:
 def configs(flags: Mapping[str, Any]) -> list[Any]:
     """The drafters asked for, checked before anything loads; if none is named, what `generate` drafts with."""
     from draftproof.decode.config import SpeculativeConfig
-    from draftproof.decode.methods import METHODS
+    from draftproof.drafters.registry import METHODS
     from draftproof.plan.candidate import check_config
 
     rule = {} if flags["rule"] is None else {"rule": flags["rule"]}

@@ -9,8 +9,8 @@ from typing import Any
 from draftproof.core.tree import TreeShape
 from draftproof.decode.config import SpeculativeConfig
 from draftproof.decode.lengths import MOST
-from draftproof.decode.methods import METHODS, Parts, drafting_methods
 from draftproof.drafters.protocol import Drafter
+from draftproof.drafters.registry import METHODS, Parts, drafting_methods
 from draftproof.errors import UsageError
 from draftproof.models.protocol import LanguageModel
 

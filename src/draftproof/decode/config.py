@@ -12,9 +12,9 @@ from draftproof.core.rules import RULES
 from draftproof.core.tree import TreeShape
 from draftproof.decode.lengths import LENGTHS, MOST
 from draftproof.decode.lengths.auto_off import SHARE
-from draftproof.decode.methods import METHODS, Method, readers
-from draftproof.decode.methods.checks import count_from, one_of
 from draftproof.decode.schedule import KEY, BatchSchedule
+from draftproof.drafters.options import count_from, one_of
+from draftproof.drafters.registry import METHODS, Method, readers
 from draftproof.errors import UsageError
 
 REJECTION_RULES = {"standard": None, "strict": "match", "probabilistic": "token", "block": "block"}

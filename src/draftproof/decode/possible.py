@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from draftproof.decode.methods import METHODS, Method
+from draftproof.drafters.registry import METHODS, Method
 from draftproof.errors import DraftproofError
 from draftproof.models.protocol import LanguageModel
 

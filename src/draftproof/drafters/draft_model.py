@@ -18,7 +18,9 @@ from draftproof.core.pipeline import unprocessed_law
 from draftproof.core.records import ROOT, Array, Observation, Selection
 from draftproof.core.tree import TreeShape
 from draftproof.drafters.builder import DraftBuilder
+from draftproof.drafters.options import DRAFT_SAMPLE_METHOD, Option, count_from, layer_numbers, one_of
 from draftproof.drafters.protocol import Drafter, DraftSession, Memory, Renewable, Request
+from draftproof.drafters.registry import Config, Method, Parts
 from draftproof.errors import InvalidLogitsError, UsageError
 from draftproof.models.protocol import LanguageModel, Output, Step
 from draftproof.models.vocabulary import align_logits
@@ -184,3 +186,87 @@ class DraftModelSession(DraftSession, Renewable):
 
     def close(self) -> None:
         self._session.close()
+
+
+def _make(config: Config, parts: Parts) -> DraftModel:
+    assert parts.draft is not None
+    how = config.option("draft_sample_method")
+    return DraftModel(parts.draft, how, tree=config.shape, selection=siblings(config))
+
+
+def _early_exit(config: Config, parts: Parts) -> DraftModel:
+    """Without a number, the one that a LayerSkip checkpoint's generation config gives to transformers."""
+    from draftproof.models.slices import early_exit
+
+    wanted = config.option("early_exit_layers")
+    if wanted is None:
+        wanted = getattr(parts.target.generation_config, "assistant_early_exit", None)
+    if wanted is None:
+        raise UsageError("method 'early_exit' needs early_exit_layers: how many of the target's first layers draft")
+    return _by_a_slice(config, early_exit(parts.target, wanted))
+
+
+def _layer_skip(config: Config, parts: Parts) -> DraftModel:
+    from draftproof.models.slices import skipping
+
+    return _by_a_slice(config, skipping(parts.target, *(config.option(option.name) for option in SKIPPED)))
+
+
+def _by_a_slice(config: Config, model: LanguageModel) -> DraftModel:
+    how = config.option("draft_sample_method")
+    return DraftModel(model, how, tree=config.shape, selection=siblings(config), name=config.method)
+
+
+def siblings(config: Config) -> Selection:
+    """How sampled siblings come about: as asked, else the usual way, or the next one that the rule verifies. A chain's one
+    child is drawn in any case."""
+    from draftproof.core.rules import RULES
+
+    asked: Selection | None = None if config.shape is None else config.option("tree_selection")
+    usual = SIBLINGS if config.shape is not None else ("iid", *SIBLINGS)
+    rule = RULES.get(config.rule_name or "")
+    return asked if asked else next((kind for kind in usual if rule is None or kind in rule.selections), usual[0])
+
+
+SIBLINGS: tuple[Selection, ...] = ("without_replacement", "iid", "top_k_plus_one")
+"""How the children of a node of a sampled tree may come about, the usual way first."""
+
+TREE_SELECTION = Option(
+    "tree_selection", None, one_of(*SIBLINGS), "how the children of a node of a sampled tree come about", vllm=False
+)
+EARLY_EXIT_LAYERS = Option(
+    "early_exit_layers", None, count_from(1), "how many of the target's first layers draft; LayerSkip's exit layer", vllm=False
+)
+SKIPPED = (
+    Option("skip_layers", (), layer_numbers, "layers the draft leaves out, numbered from 0", vllm=False),
+    Option("skip_attention_layers", (), layer_numbers, "layers of which it leaves out the attention", vllm=False),
+    Option("skip_mlp_layers", (), layer_numbers, "layers of which it leaves out the MLP", vllm=False),
+)
+METHODS = (
+    Method(
+        "draft_model",
+        "a smaller model of the same tokens",
+        4,
+        _make,
+        model="draft",
+        options=(DRAFT_SAMPLE_METHOD, TREE_SELECTION),
+        trees=True,
+        vllm=True,
+    ),
+    Method(
+        "early_exit",
+        "the target's first layers, for weights trained to exit early (LayerSkip)",
+        4,
+        _early_exit,
+        options=(EARLY_EXIT_LAYERS, DRAFT_SAMPLE_METHOD, TREE_SELECTION),
+        trees=True,
+    ),
+    Method(
+        "layer_skip",
+        "the target without some of its layers or sublayers",
+        4,
+        _layer_skip,
+        options=(*SKIPPED, DRAFT_SAMPLE_METHOD, TREE_SELECTION),
+        trees=True,
+    ),
+)

@@ -17,7 +17,9 @@ from copy import copy
 
 from draftproof.core.records import ROOT, Observation, Selection
 from draftproof.drafters.builder import DraftBuilder
+from draftproof.drafters.options import Option, count_from
 from draftproof.drafters.protocol import Drafter, DraftSession, Memory, Request, Wants
+from draftproof.drafters.registry import Config, Method, Parts, Proof
 from draftproof.errors import UsageError
 
 
@@ -128,3 +130,28 @@ class LookaheadSession(DraftSession):
 
     def close(self) -> None:
         self._levels, self._pool = [[]], {}
+
+
+def _make(config: Config, parts: Parts) -> Lookahead:
+    """The length of an n-gram is the draft length + 1."""
+    if not parts.target.supports_trees:
+        raise UsageError(f"method 'lookahead' reads its window as a tree, and {parts.target.name} reads chains only")
+    return Lookahead(config.option("lookahead_window"), max(config.num_speculative_tokens, 1), config.option("lookahead_pool"))
+
+
+LOOKAHEAD = (
+    Option("lookahead_window", 5, count_from(1), "columns of the Jacobi window (5)", vllm=False),
+    Option("lookahead_pool", 5, count_from(1), "n-grams kept and guessed for one first token (5)", vllm=False),
+)
+METHODS = (
+    Method(
+        "lookahead",
+        "the target drafts for itself: Jacobi iteration and the n-grams it leaves",
+        3,
+        _make,
+        options=LOOKAHEAD,
+        foretold=False,
+        examples={"lookahead": lambda: Lookahead(window=3, depth=3, pool=3)},
+        proof={"lookahead": Proof(lambda: Lookahead(window=2, depth=2, pool=2))},
+    ),
+)

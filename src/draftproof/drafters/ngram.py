@@ -13,10 +13,13 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from copy import copy
 from itertools import islice
 
+from draftproof.core.pipeline import LawPipeline
 from draftproof.core.records import ROOT, Selection
 from draftproof.core.tree import TreeShape
 from draftproof.drafters.builder import DraftBuilder
+from draftproof.drafters.options import Option, count_from
 from draftproof.drafters.protocol import Drafter, DraftSession, Foreseeing, Foreseen, Memory, Renewable, Request
+from draftproof.drafters.registry import Config, Method, Parts, Proof, Tokens
 from draftproof.errors import UsageError
 
 INDEXED = 8
@@ -170,3 +173,42 @@ class NGramSession(DraftSession, Foreseeing, Renewable):
 
 def _foreseen(strength: int) -> Foreseen:
     return Foreseen(strength, chance=CHANCES[min(strength, len(CHANCES)) - 1]) if strength else Foreseen(0)
+
+
+def _make(config: Config, parts: Parts) -> NGram:
+    """(longest, shortest) is (3, 1) unless given; one alone stands for both, as in vLLM."""
+    longest, shortest = config.option("prompt_lookup_max"), config.option("prompt_lookup_min")
+    if longest is None and shortest is None:
+        longest, shortest = 3, 1
+    return NGram(longest or shortest, shortest or longest, tree=config.shape)
+
+
+def _looked_up(context: Tokens, path: Tokens, laws: LawPipeline) -> int | None:
+    """For the proof, by brute force: the longest suffix of two or one first, its latest earlier occurrence, copied past the
+    end."""
+    for n in range(min(2, len(context) - 1), 0, -1):
+        for end in range(len(context) - 1, n - 1, -1):
+            if context[end - n : end] == context[-n:]:
+                copied = (*context, *path)[end + len(path)]
+                return None if laws.forbids(copied, context, path) else copied
+    return None
+
+
+LOOKUP = (
+    Option("prompt_lookup_max", None, count_from(1), "longest suffix looked up, in tokens (3)"),
+    Option("prompt_lookup_min", None, count_from(1), "shortest suffix looked up, in tokens (1)"),
+)
+METHODS = (
+    Method(
+        "ngram",
+        "looks up the text's last tokens in what stands before",
+        10,
+        _make,
+        options=LOOKUP,
+        trees=True,
+        replayable=True,
+        vllm=True,
+        examples={"ngram": NGram, "ngram, trie": lambda: NGram(tree=TreeShape.from_levels((2, 2, 1, 1)))},
+        proof={"ngram": Proof(lambda: NGram(2, 1), guess=_looked_up)},
+    ),
+)

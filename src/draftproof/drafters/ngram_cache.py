@@ -17,7 +17,9 @@ from copy import copy
 
 from draftproof.core.records import Selection
 from draftproof.drafters.builder import DraftBuilder
+from draftproof.drafters.options import STORE_HELP, Option, store_of, stored
 from draftproof.drafters.protocol import Drafter, DraftSession, Memory, Request
+from draftproof.drafters.registry import Config, Method, Parts
 from draftproof.drafters.stores.ngram_tables import LONGEST, Counts, GrowingTable, StoredTable
 
 LAX = ((2, 66), (2, 50), (1, 50), (1, 50))
@@ -114,3 +116,20 @@ def _passing(counts: Counts, threshold: tuple[int, int], pair: Counts) -> int | 
         if 100 * count >= percent * total and count * max(100 * pair.get(token, 0), 1) >= weight:
             best, weight = token, count * max(100 * pair.get(token, 0), 1)
     return best
+
+
+def _make(config: Config, parts: Parts) -> NGramCache:
+    return NGramCache(None if config.option("store") is None else StoredTable(stored(config, parts)))
+
+
+METHODS = (
+    Method(
+        "ngram_cache",
+        "tables of what followed each n-gram, here and in a corpus",
+        8,
+        _make,
+        options=(Option("store", None, store_of("ngram_cache"), f"{STORE_HELP}; optional", vllm=False),),
+        replayable=True,
+        examples={"ngram_cache": NGramCache},
+    ),
+)

@@ -21,7 +21,9 @@ from array_api_compat import array_namespace, device
 from draftproof.core.history import common_prefix
 from draftproof.core.records import Array, Observation, Selection
 from draftproof.drafters.builder import DraftBuilder
+from draftproof.drafters.options import Option, one_of, yes_or_no
 from draftproof.drafters.protocol import Drafter, DraftSession, Memory, Request
+from draftproof.drafters.registry import Config, Parts, Variant
 from draftproof.errors import InvalidLogitsError, UsageError
 from draftproof.models.protocol import LanguageModel, Output, Step
 from draftproof.models.spelling import whole_characters
@@ -172,3 +174,34 @@ class OtherTokenizerSession(DraftSession):
 
     def close(self) -> None:
         self._session.close()
+
+
+def _make(config: Config, parts: Parts) -> OtherTokenizer | None:
+    """None where the draft model has the target's own tokens."""
+    if not config.options.get("use_heterogeneous_vocab"):
+        return None
+    from draftproof.models.vocabulary import side_by_side
+
+    assert parts.draft is not None
+    between = side_by_side(parts.target, parts.draft)
+    if between is None:
+        return None
+    if config.shape is not None and not config.shape.is_chain:
+        raise UsageError("a draft model with another tokenizer drafts chains; leave the tree out")
+    route, how = config.option("heterogeneous_vocab_route"), config.option("draft_sample_method")
+    return OtherTokenizer(parts.draft, between, route, how)
+
+
+OTHER_TOKENIZER = (
+    Option(
+        "use_heterogeneous_vocab", False, yes_or_no, "take a draft model with another tokenizer; sampled too, unlike in vLLM"
+    ),
+    Option(
+        "heterogeneous_vocab_route",
+        "auto",
+        one_of("auto", "text", "shared"),
+        'across tokenizers: by "text", by "shared" tokens, or the one accepted more so far',
+        vllm=False,
+    ),
+)
+VARIANTS = (Variant("draft_model", _make, OTHER_TOKENIZER),)

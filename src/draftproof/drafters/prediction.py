@@ -16,6 +16,7 @@ from itertools import islice
 from draftproof.core.records import ROOT, Selection
 from draftproof.drafters.builder import DraftBuilder
 from draftproof.drafters.protocol import Drafter, DraftSession, Foreseeing, Foreseen, Memory, Request, Wants
+from draftproof.drafters.registry import Config, Method, Parts
 from draftproof.drafters.stores.expected import ExpectedText
 from draftproof.drafters.stores.grow import place
 
@@ -71,3 +72,18 @@ class PredictionSession(DraftSession, Foreseeing):
             self._expected = ExpectedText(self._prediction)
         for token in answer[len(self._expected.text) :]:
             self._expected.read(token)
+
+
+def _make(config: Config, parts: Parts) -> Prediction:
+    return Prediction()
+
+
+METHODS = (
+    Method(
+        "prediction",
+        "what the caller expects the answer to repeat, found again after every edit",
+        16,
+        _make,
+        foretold=False,
+    ),
+)

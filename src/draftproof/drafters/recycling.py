@@ -16,9 +16,11 @@ from functools import lru_cache
 from heapq import heappop, heappush
 
 from draftproof.core.records import ROOT, Observation, Selection
-from draftproof.core.tree import TreeShape
+from draftproof.core.tree import MAX_NODES, TreeShape
 from draftproof.drafters.builder import DraftBuilder
+from draftproof.drafters.options import Option, one_to
 from draftproof.drafters.protocol import Drafter, DraftSession, Memory, Request, Wants
+from draftproof.drafters.registry import Config, Method, Parts, Proof
 
 RANKS = (0.50, 0.15, 0.08, 0.05, 0.035, 0.025, 0.02, 0.015)
 """How likely the target's best ids of each rank are thought to be right, for choosing a shape; only speed depends on it."""
@@ -99,3 +101,26 @@ def likely_shape(max_nodes: int, depth: int) -> TreeShape:
     chosen.sort(key=lambda ranks: (len(ranks), ranks))
     number = {(): ROOT} | {ranks: i for i, ranks in enumerate(chosen)}
     return TreeShape(tuple(number[ranks[:-1]] for ranks in chosen))
+
+
+def _make(config: Config, parts: Parts) -> Recycling:
+    nodes, depth = config.option("recycling_max_nodes"), config.num_speculative_tokens
+    return Recycling(nodes, depth, tree=config.shape, trees=parts.target.supports_trees)
+
+
+METHODS = (
+    Method(
+        "recycling",
+        "a tree of what the target last thought likely after each token",
+        6,
+        _make,
+        options=(Option("recycling_max_nodes", 24, one_to(MAX_NODES), "most nodes of a draft (24)", vllm=False),),
+        trees=True,
+        examples={
+            "recycling": lambda: Recycling(tree=TreeShape.from_levels((2, 2, 1, 1))),
+            "recycling, own shape": lambda: Recycling(14, 4),
+            "recycling, chain": lambda: Recycling(depth=4, trees=False),
+        },
+        proof={"recycling": Proof(lambda: Recycling(4, 2))},
+    ),
+)

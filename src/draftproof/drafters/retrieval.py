@@ -13,8 +13,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 from draftproof.core.records import Selection
+from draftproof.core.tree import MAX_NODES
 from draftproof.drafters.builder import DraftBuilder
+from draftproof.drafters.options import STORE_HELP, Option, one_to, store_of, stored
 from draftproof.drafters.protocol import Drafter, DraftSession, Memory, Request
+from draftproof.drafters.registry import Config, Method, Parts
 from draftproof.drafters.stores.grow import likeliest, place
 from draftproof.drafters.stores.suffix_array import END, SuffixArray
 
@@ -81,3 +84,24 @@ def _followers(node: Continuations) -> list[tuple[int, int, int, Continuations]]
         if depth < len(tokens) and tokens[depth] != END:
             after.setdefault(tokens[depth], []).append(tokens)
     return [(token, len(same), 0, (same, depth + 1)) for token, same in after.items()]
+
+
+def _make(config: Config, parts: Parts) -> Retrieval:
+    corpus = SuffixArray(stored(config, parts))
+    return Retrieval(corpus, config.option("retrieval_max_nodes"), trees=parts.target.supports_trees)
+
+
+METHODS = (
+    Method(
+        "retrieval",
+        "a tree of what followed the text's last tokens in a corpus of yours",
+        10,
+        _make,
+        options=(
+            Option("store", None, store_of("retrieval"), STORE_HELP, vllm=False),
+            Option("retrieval_max_nodes", 32, one_to(MAX_NODES), "most nodes of a draft (32)", vllm=False),
+        ),
+        requires=("store",),
+        replayable=True,
+    ),
+)

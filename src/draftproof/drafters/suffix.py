@@ -20,10 +20,13 @@ from copy import copy
 
 from draftproof.core.records import Observation, Selection
 from draftproof.drafters.builder import DraftBuilder
+from draftproof.drafters.options import Option, count_from, number_from, yes_or_no
 from draftproof.drafters.protocol import Drafter, DraftSession, Foreseeing, Foreseen, Memory, Request
+from draftproof.drafters.registry import Config, Method, Parts
 from draftproof.drafters.stores.automaton import Match, SuffixAutomaton
 from draftproof.drafters.stores.grow import Planned, likeliest, place
 from draftproof.drafters.stores.outputs import SharedOutputs
+from draftproof.errors import UsageError
 
 CHANCES = (0.15, 0.3, 0.54, 0.65, 0.65, 0.8, 0.8, 0.8, 0.92)
 """Share of drafted tokens accepted once reached, by the strength foreseen: measured on 160 texts that SmolLM2-135M wrote, edits
@@ -140,3 +143,40 @@ class SuffixSession(DraftSession, Foreseeing):
             self._drafter.shared.add(self._committed[self._num_prompt_tokens :])
         self._committed = []
         self._own = SuffixAutomaton(self._drafter.max_tree_depth)
+
+
+def _make(config: Config, parts: Parts) -> Suffix:
+    asked = {option.name.removeprefix(SUFFIX_PREFIX): config.option(option.name) for option in SUFFIX}
+    tree = asked.pop("use_tree")
+    if tree and not parts.target.supports_trees:
+        raise UsageError(f"{parts.target.name} cannot read a tree in one pass: leave {SUFFIX_PREFIX}use_tree out")
+    return Suffix(**asked, tree=tree)
+
+
+SUFFIX_PREFIX = "suffix_decoding_"
+SUFFIX = (
+    Option("suffix_decoding_max_tree_depth", 24, count_from(1), "most tokens of match and draft together (24)"),
+    Option("suffix_decoding_max_spec_factor", 1.0, number_from(0), "drafts for each matched token (1.0)"),
+    Option("suffix_decoding_min_token_prob", 0.1, number_from(0, 1), "least share of the counts a drafted path has (0.1)"),
+    Option(
+        "suffix_decoding_max_cached_requests",
+        0,
+        count_from(0),
+        "outputs of earlier requests to look in as well; 0, the default here, for none",
+    ),
+    Option("suffix_decoding_max_cached_tokens", 200_000, count_from(0), "cap on those in tokens (200000)", vllm=False),
+    Option("suffix_decoding_use_tree", False, yes_or_no, "draft a tree instead of a chain (false)", vllm=False),
+)
+METHODS = (
+    Method(
+        "suffix",
+        "counts what followed the text's last tokens; drafts as far as the counts carry",
+        24,
+        _make,
+        options=SUFFIX,
+        length_from="suffix_decoding_max_tree_depth",
+        replayable=True,
+        vllm=True,
+        examples={"suffix": Suffix, "suffix, tree": lambda: Suffix(max_spec_factor=3.0, tree=True)},
+    ),
+)

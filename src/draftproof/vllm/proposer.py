@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from draftproof.decode.config import SpeculativeConfig
-from draftproof.decode.methods import METHODS, Parts
+from draftproof.drafters.registry import METHODS, Parts
 from draftproof.errors import UsageError
 from draftproof.vllm.row import Row, Verifier
 

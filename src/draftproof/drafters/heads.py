@@ -1,26 +1,22 @@
-"""Methods that draft with heads on the target's own hidden states."""
+"""Methods that draft with heads on the target's own hidden states: stated apart from their drafters, whose files load torch."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from draftproof.decode.methods.checks import count_from
-from draftproof.decode.methods.method import Method, Option, Parts
-from draftproof.decode.methods.models import DRAFT_SAMPLE_METHOD
+from draftproof.drafters.options import DRAFT_SAMPLE_METHOD, Option, count_from
 from draftproof.drafters.protocol import Drafter
+from draftproof.drafters.registry import Config, Method, Parts
 from draftproof.errors import UsageError
 
-if TYPE_CHECKING:
-    from draftproof.decode.config import SpeculativeConfig
 
-
-def _medusa(config: SpeculativeConfig, parts: Parts) -> Drafter:
+def _medusa(config: Config, parts: Parts) -> Drafter:
     from draftproof.drafters.medusa import Medusa
 
     return Medusa(_head("medusa", config, parts), tree=config.shape)
 
 
-def _eagle(config: SpeculativeConfig, parts: Parts) -> Drafter:
+def _eagle(config: Config, parts: Parts) -> Drafter:
     """One drafter for both generations of heads: they differ in the network alone."""
     from draftproof.drafters.eagle import Eagle
 
@@ -33,7 +29,7 @@ def _eagle(config: SpeculativeConfig, parts: Parts) -> Drafter:
     )
 
 
-def _head(method: str, config: SpeculativeConfig, parts: Parts) -> Any:
+def _head(method: str, config: Config, parts: Parts) -> Any:
     """The head in the folder the config names, else the one that comes with the package for this target."""
     from draftproof.heads.folder import load_head
     from draftproof.heads.shipped import shipped_head
@@ -54,7 +50,7 @@ DYNAMIC_TREE = (
     Option("dynamic_tree_top_k", 10, count_from(1), "continuations of a node that EAGLE-2's tree looks at", vllm=False),
 )
 
-HEAD_METHODS = (
+METHODS = (
     Method(
         "medusa",
         "heads on the last hidden state, one a position",

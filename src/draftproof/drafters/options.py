@@ -1,12 +1,28 @@
-"""Checks of the values of options: each gives the value to keep, or raises UsageError with what is allowed."""
+"""Keys of `speculative_config` that only some methods read, their checks, and the keys that several drafters share."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from draftproof.errors import UsageError
+
+if TYPE_CHECKING:
+    from draftproof.drafters.registry import Config, Parts
+
+
+@dataclass(frozen=True)
+class Option:
+    """A key of `speculative_config` that only some methods read. check(name, value) gives the value to keep, or UsageError."""
+
+    name: str
+    default: Any
+    check: Callable[[str, Any], Any]
+    help: str
+    vllm: bool = True
+    """Whether vLLM has the key under this name."""
 
 
 def count_from(least: int) -> Callable[[str, Any], int]:
@@ -68,3 +84,34 @@ def yes_or_no(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise UsageError(f"{name} is {value!r}; allowed: true and false")
     return value
+
+
+def store_of(kind: str) -> Callable[[str, Any], str]:
+    """A check: the path of a store of this kind, read and found whole."""
+
+    def check(name: str, value: Any) -> str:
+        from draftproof.drafters.stores.files import read_store
+
+        if not isinstance(value, str):
+            raise UsageError(f"{name} is {value!r}; it is the path of a file of draftproof build-store")
+        return read_store(value, kind).path
+
+    return check
+
+
+def stored(config: Config, parts: Parts) -> Mapping[str, Any]:
+    """The arrays of the method's store, once it is sure that they are whole and that the target has these tokens."""
+    from draftproof.drafters.stores.files import check_fits, read_store
+
+    store = read_store(config.option("store"), config.method)
+    check_fits(store, parts.tokenizer, parts.target.vocab_size)
+    return store.arrays
+
+
+STORE_HELP = "path of a file of draftproof build-store"
+DRAFT_SAMPLE_METHOD = Option(
+    "draft_sample_method",
+    "probabilistic",
+    one_of("probabilistic", "greedy"),
+    '"probabilistic" samples the draft, "greedy" takes its likeliest token',
+)
