@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from draftproof.audit.ceilings import achieved, ceiling
-from draftproof.audit.expected_trees import draws
 from draftproof.audit.formulas import accepted_children
 from draftproof.core.bounds import iid_bound
+from draftproof.core.expected_trees import draws
 from draftproof.core.rules import LOSSLESS
 
 

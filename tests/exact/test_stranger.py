@@ -11,10 +11,13 @@ import pytest
 
 from completeness import check_drafter, check_method
 from draftproof import SamplingParams, SpeculativeDecoder, TableModel, drafters
-from draftproof.audit import table
+from draftproof.audit import formulas, table
 from draftproof.audit.cells import prove_cell
 from draftproof.audit.exact import Case
+from draftproof.core import rules
 from draftproof.drafters import registry
+from draftproof.errors import UsageError
+from draftproof.plan.acceptance import Judge
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -75,3 +78,47 @@ def test_a_drafter_without_a_proof_is_named(added):
         check_method("repeat_last")
     with pytest.raises(AssertionError, match="repeat_last.py is not in the proof"):
         check_drafter("repeat_last")
+
+
+def cells_of_first_only():
+    for draft in ("sampled", "greedy", "ngram", "retrieval"):
+        yield Case("first_only", draft, "markov", "plain", table.PARAMETERS["plain"], 2)
+    for selection in ("fixed", "iid", "without_replacement", "top_k_plus_one"):
+        yield table.tree_case(("first_only", selection), "all at once", "[2,1]", "zeros")
+
+
+@pytest.fixture
+def ruled(added, monkeypatch):
+    """Adds a rule's file, and reads the files of rules anew."""
+
+    def add(text):
+        added(rules, "first_only", text)
+        for name, stated in rules._stated().items():
+            monkeypatch.setitem(rules.STATED, name, stated)
+            monkeypatch.setitem(rules.RULES, name, stated.rule)
+
+    return add
+
+
+def test_a_rule_is_one_file(ruled):
+    ruled(page("add_a_rule.md"))
+    assert rules.rule_by_name("first_only").lossless
+    for proof in map(prove_cell, cells_of_first_only()):
+        assert proof.holds, proof
+    with pytest.raises(UsageError, match="plan cannot foretell a chain under rule 'first_only'"):
+        Judge("first_only")
+
+
+def test_a_rule_without_its_last_draw_fails_its_cells(ruled):
+    text = page("add_a_rule.md")
+    broken = text.replace("Verdict((child,), int(target_laws.draw(child, chance)))", "Verdict((), token)")
+    assert broken != text
+    ruled(broken)
+    proofs = list(map(prove_cell, cells_of_first_only()))
+    assert [proof.case.rule for proof in proofs if not proof.holds] == ["first_only"] * len(proofs)
+
+
+def test_a_rule_without_its_expected_length_is_named(ruled):
+    ruled(re.sub(r"    Formula\(\n.*?\n    \),\n", "", page("add_a_rule.md"), flags=re.DOTALL))
+    with pytest.raises(UsageError, match="rule 'first_only' has no expected length to be proven with: state expected="):
+        formulas.formula_of("first_only")

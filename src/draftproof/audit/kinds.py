@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from draftproof.core.records import Array, Selection
+from draftproof.core.expected_chains import Plan as Plan
+from draftproof.core.records import Selection
 from draftproof.core.tree import TreeShape
 from draftproof.drafters.builder import LengthPolicy
 from draftproof.drafters.protocol import Drafter
-
-Plan = Callable[[tuple[int, ...], tuple[int, ...]], "Array | int | None"]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from draftproof.core.round_costs import checked_costs
-from draftproof.core.rules import RULES
+from draftproof.core.rules import RULES, STATED
 from draftproof.core.tree import TreeShape
 from draftproof.decode.lengths import LENGTHS, MOST
 from draftproof.decode.lengths.auto_off import SHARE
@@ -17,7 +17,7 @@ from draftproof.drafters.options import count_from, one_of
 from draftproof.drafters.registry import METHODS, Method, readers
 from draftproof.errors import UsageError
 
-REJECTION_RULES = {"standard": None, "strict": "match", "probabilistic": "token", "block": "block"}
+REJECTION_RULES = {"standard": None} | {stated.vllm: name for name, stated in STATED.items() if stated.vllm}
 """vLLM's `rejection_sample_method` -> our rule; None: the drafter's natural one."""
 
 WITHOUT_MEANING = ("draft_tensor_parallel_size", "enforce_eager", "max_model_len")

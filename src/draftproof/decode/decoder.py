@@ -8,7 +8,7 @@ from typing import Any
 
 from draftproof.core.chance import stream_key
 from draftproof.core.params import SamplingParams
-from draftproof.core.rules import RULES
+from draftproof.core.rules import RULES, natural_rule
 from draftproof.core.rules.protocol import Rule
 from draftproof.core.tree import MAX_NODES
 from draftproof.decode.adapt import length_controller, with_costs
@@ -202,20 +202,11 @@ def _node_cap(drafter: Drafter | None) -> int | None:
     return MAX_NODES if shape is None else len(shape)
 
 
-def _natural_rule(drafter: Drafter) -> str:
-    """For fixed drafts `match`, for sampled chains `token`, for sampled trees the rule that accepts the most of them."""
-    if "top_k_plus_one" in drafter.selections:
-        return "greedy_k" if drafter.selections <= RULES["greedy_k"].selections else "match"
-    if drafter.trees:
-        return "traversal" if {"iid", "without_replacement"} & drafter.selections else "match"
-    return "token" if {"iid", "without_replacement"} & drafter.selections else "match"
-
-
 def _fitting_rule(config: SpeculativeConfig, drafter: Drafter | None) -> Rule:
     """The rule asked for, or the drafter's natural one; UsageError when it cannot verify what the drafter builds."""
     if drafter is None:
         return RULES[config.rule_name or "match"]
-    name = config.rule_name or _natural_rule(drafter)
+    name = config.rule_name or natural_rule(drafter.selections, drafter.trees)
     rule = RULES[name]
     if not drafter.selections <= rule.selections:
         missing = ", ".join(sorted(drafter.selections - rule.selections))

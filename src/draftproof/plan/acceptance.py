@@ -22,14 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftproof.core.records import Selection
-from draftproof.core.rules import LOSSLESS
+from draftproof.core.rules import LOSSLESS, foretold
 from draftproof.errors import UsageError
 from draftproof.plan.siblings import depends_on_count, likeliest, sibling_chances
 
 Floats = NDArray[np.float64]
-CHAIN_RULES = ("token", "match", "gumbel", "block", "rrs", "traversal", "k_seq", "greedy_k")
-TREE_RULES = ("rrs", "traversal", "k_seq", "greedy_k", "match", "gumbel")
-"""Rules for sampled drafts; on a chain those for trees are `token` or, `traversal`, `block`."""
+CHAIN_RULES = tuple(name for name in LOSSLESS if foretold(name).chain)
+TREE_RULES = tuple(name for name in LOSSLESS if foretold(name).tree)
+"""Rules for sampled drafts that say how they are foretold; on a chain those for trees are `token` or, `traversal`, `block`."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Judge:
     @property
     def joint(self) -> bool:
         """Whether `laws` gives ratios Q/P, of which only running products have a meaning."""
-        return self.rule in ("block", "traversal") and self.width == 1 and not self.fixed
+        return foretold(self.rule).chain == "joint" and self.width == 1 and not self.fixed
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -90,11 +90,11 @@ class Judge:
             return np.stack([self._siblings(p, q, int(x), i) for i, (p, q, x) in rows])
         places = np.arange(len(tokens))
         target, draft = (law[places, tokens].astype(np.float64) for law in (target_laws, draft_laws))
-        if self.rule == "gumbel":
+        if foretold(self.rule).chain == "noise":
             return _coupled(target_laws, draft_laws, target, draft)[:, None]
         # a token the target gives nothing (a given answer, not its own) would have been no accepted draft
         ratio = np.where(target > 0, draft / np.maximum(target, 1e-300), 0.0)
-        chance = draft if self.rule == "match" else ratio if self.joint else np.minimum(1.0, ratio)
+        chance = draft if foretold(self.rule).chain == "draw" else ratio if self.joint else np.minimum(1.0, ratio)
         return np.asarray(chance)[:, None]
 
     def _siblings(self, target_law: Any, draft_law: Any, token: int, seed: int) -> Floats:

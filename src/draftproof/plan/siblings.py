@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftproof.core.records import Selection
+from draftproof.core.rules import foretold
 from draftproof.core.rules.k_seq import division_factor
 from draftproof.core.siblings import without
 
@@ -37,7 +38,7 @@ MOST = 32
 
 def depends_on_count(rule: str, selection: Selection) -> bool:
     """Whether the chance of a sibling depends on how many its parent has, not on its place alone."""
-    return rule == "k_seq" or selection == "top_k_plus_one"
+    return foretold(rule).tree == "divided" or selection == "top_k_plus_one"
 
 
 def sibling_chances(
@@ -46,23 +47,23 @@ def sibling_chances(
     """Chances [count] that the sibling in each place is the accepted one, given that the text goes on with `token`.
 
     rule: one that verifies sampled trees of this selection. Laws [vocab] that sum to 1. seed: of siblings that are drawn."""
-    found = np.zeros(count)
+    found, way = np.zeros(count), foretold(rule).tree
     kept = np.flatnonzero((np.asarray(target_law) > 0) | (np.asarray(draft_law) > 0))
     p, q = (np.asarray(law)[kept].astype(np.float64) for law in (target_law, draft_law))
     x = int(np.searchsorted(kept, token))
     if x == len(kept) or kept[x] != token or p[x] == 0:
         return found
     if selection == "top_k_plus_one":
-        _constants_and_one(rule, p, q, x, found)
-    elif rule == "gumbel":
+        _constants_and_one(way, p, q, x, found)
+    elif way == "noise":
         weights = coupled_weights(p, q, x)
         few = count if selection == "without_replacement" else 1  # by one noise, independent draws are one token
         found[:few] = _in_turn(None, weights, x, few, seed)
     elif selection == "without_replacement":
-        found[:] = _in_turn(None, q, x, count, seed) if rule == "match" else _in_turn(p, q, x, count, seed) / p[x]
-    elif rule == "match":
+        found[:] = _in_turn(None, q, x, count, seed) if way == "draw" else _in_turn(p, q, x, count, seed) / p[x]
+    elif way == "draw":
         found[:] = q[x] * (1 - q[x]) ** np.arange(count)
-    elif rule == "k_seq":
+    elif way == "divided":
         common = np.minimum(q, p / division_factor(p, q, count))
         found[:] = (1 - min(1.0, float(common.sum()))) ** np.arange(count) * common[x] / p[x]
     else:
@@ -88,16 +89,16 @@ def likeliest(law: Any, count: int) -> list[int]:
     return [int(token) for token in candidates[np.argsort(-law[candidates], kind="stable")][:count]]
 
 
-def _constants_and_one(rule: str, p: Floats, q: Floats, x: int, found: Floats) -> None:
+def _constants_and_one(way: str | None, p: Floats, q: Floats, x: int, found: Floats) -> None:
     top = likeliest(q, len(found) - 1)
     if x in top:
         found[top.index(x)] = 1.0
         return
     rest = without(q, top)
-    if rule == "gumbel":
+    if way == "noise":
         found[len(top)] = coupled_weights(p, rest, x)[x]
     else:
-        found[len(top)] = rest[x] if rule == "match" else rest[x] / p[x]
+        found[len(top)] = rest[x] if way == "draw" else rest[x] / p[x]
 
 
 def _independent(p: Floats, q: Floats, x: int, count: int) -> Floats:

@@ -1,26 +1,32 @@
-"""Verification rules by name. One file a rule; adding a line here adds the rule to the proof table and the command line."""
+"""Verification rules by name. One file a rule, which states all about it in `STATED`; they are found by their files."""
 
 from __future__ import annotations
 
-from draftproof.core.rules.block import Block
-from draftproof.core.rules.greedy_k import GreedyK
-from draftproof.core.rules.gumbel import Gumbel
-from draftproof.core.rules.k_seq import KSeq
-from draftproof.core.rules.match import Match
+import importlib
+import pkgutil
+from collections.abc import Collection
+from typing import Any
+
+from draftproof.core.records import Selection
 from draftproof.core.rules.protocol import Rule
-from draftproof.core.rules.rrs import RecursiveRejection
-from draftproof.core.rules.token import Token
-from draftproof.core.rules.traversal import Traversal
-from draftproof.core.rules.typical import Typical
+from draftproof.core.rules.stated import Foretold, Stated
 from draftproof.errors import UsageError
 
-LOSSLESS: dict[str, Rule] = {
-    rule.name: rule for rule in (Match(), Token(), Block(), RecursiveRejection(), GreedyK(), KSeq(), Traversal(), Gumbel())
-}
-"""The rules that leave the target's law as it is; what the proof table runs over."""
 
-RULES: dict[str, Rule] = LOSSLESS | {"typical": Typical()}
+def _stated() -> dict[str, Stated]:
+    modules: list[Any] = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
+    found = [vars(module)["STATED"] for module in modules if "STATED" in vars(module)]
+    return {one.name or one.rule.name: one for one in found}
+
+
+STATED: dict[str, Stated] = _stated()
+"""What every rule's file states, by the name one asks for the rule."""
+
+RULES: dict[str, Rule] = {name: one.rule for name, one in STATED.items()}
 """Every rule by the name one asks for it; a lossy one's own name says that it is."""
+
+LOSSLESS: dict[str, Rule] = {name: rule for name, rule in RULES.items() if rule.lossless}
+"""The rules that leave the target's law as it is; what the proof table runs over."""
 
 
 def rule_by_name(name: str) -> Rule:
@@ -28,3 +34,18 @@ def rule_by_name(name: str) -> Rule:
     if name not in RULES:
         raise UsageError(f"rule {name!r} is unknown; allowed: {', '.join(sorted(RULES))}")
     return RULES[name]
+
+
+def natural_rule(selections: Collection[Selection], trees: bool) -> str:
+    """The rule that verifies such drafts unless another is asked for: of those stated natural for their form and one of their
+    selections the one that takes all of them, else `match`, which takes any."""
+    form = "tree" if trees else "chain"
+    for name, stated in STATED.items():
+        if any((form, selection) in stated.natural for selection in selections) and stated.rule.selections >= set(selections):
+            return name
+    return "match"
+
+
+def foretold(name: str) -> Foretold:
+    """How `plan` foretells the rule called `name`."""
+    return STATED[name].foretold

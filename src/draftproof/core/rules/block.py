@@ -9,9 +9,11 @@ from __future__ import annotations
 from array_api_compat import array_namespace, device
 
 from draftproof.core.chance import Chance, Purpose
+from draftproof.core.expected_chains import by_block
 from draftproof.core.laws import residual
 from draftproof.core.records import ROOT, Array, Draft, Selection, Verdict
 from draftproof.core.rules.protocol import Rule, TargetLaws
+from draftproof.core.rules.stated import Foretold, Formula, Stated
 
 
 class Block(Rule):
@@ -65,3 +67,6 @@ def block_probabilities(joint: Array, laws: Array, draft_laws: Array) -> Array:
     bound = mass + 1 - joint[1:-1]
     safe = xp.where(bound > 0, bound, xp.ones_like(bound))
     return xp.concat([xp.where(bound > 0, mass / safe, xp.ones_like(bound)), joint[-1:]])
+
+
+STATED = Stated(Block(), Formula(by_block), foretold=Foretold("joint"), vllm="block")

@@ -9,10 +9,15 @@ Q' is empty and Y is drawn from P. Fixed candidates are the case without a draw.
 
 from __future__ import annotations
 
+import numpy as np
+
 from draftproof.core.chance import Chance, Purpose
+from draftproof.core.expected_chains import by_token
+from draftproof.core.expected_trees import constants_and_one, fixed
 from draftproof.core.laws import residual
 from draftproof.core.records import Draft, Selection, Verdict
 from draftproof.core.rules.protocol import Rule, TargetLaws
+from draftproof.core.rules.stated import Foretold, Formula, Stated
 from draftproof.core.siblings import descend, sibling_law, widened
 
 
@@ -39,3 +44,11 @@ class GreedyK(Rule):
             law = residual(law, rest)
         token = int(chance.draw(law, Purpose.REPLACEMENT, node + 1))
         return draft.child(node, token), token
+
+
+STATED = Stated(
+    GreedyK(),
+    Formula(by_token, {"fixed": fixed, "top_k_plus_one": constants_and_one(np.minimum)}),
+    natural=frozenset({("chain", "top_k_plus_one"), ("tree", "top_k_plus_one")}),
+    foretold=Foretold("ratio", "ratio"),
+)

@@ -13,8 +13,10 @@ plain decoding alike when `coupled` is true. Shared noise is valid under accept-
 from __future__ import annotations
 
 from draftproof.core.chance import Chance
+from draftproof.core.expected_chains import by_match
 from draftproof.core.records import Draft, Selection, Verdict
 from draftproof.core.rules.protocol import Rule, TargetLaws
+from draftproof.core.rules.stated import MATCHED, Foretold, Formula, Stated
 from draftproof.core.siblings import follow_target
 
 
@@ -28,3 +30,10 @@ class Gumbel(Rule):
 
     def verify(self, draft: Draft, target_laws: TargetLaws, chance: Chance) -> Verdict:
         return follow_target(draft, target_laws, chance)
+
+
+STATED = Stated(
+    Gumbel(),
+    Formula(by_match, MATCHED),  # the enumerator draws without shared noise
+    foretold=Foretold("noise", "noise"),
+)

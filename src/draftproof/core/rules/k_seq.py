@@ -11,9 +11,12 @@ from __future__ import annotations
 
 from array_api_compat import array_namespace
 
+from draftproof.core import expected_trees
 from draftproof.core.chance import Chance, Purpose
+from draftproof.core.expected_chains import by_token
 from draftproof.core.records import Array, Draft, Selection, Verdict
 from draftproof.core.rules.protocol import Rule, TargetLaws
+from draftproof.core.rules.stated import Foretold, Formula, Stated
 from draftproof.core.siblings import descend, sibling_law, widened
 
 
@@ -96,3 +99,15 @@ def rejected_mass(target: Array, drafted: Array, rho: float, k: int) -> Array:
     left = target - common * ((1.0 - (1.0 - beta) ** k) / beta)
     left = xp.where(left > 0, left, xp.zeros_like(left))
     return xp.where(xp.sum(left) > 0, left, target)
+
+
+RHO = 1e-7
+"""Where two laws are all but one, any rho from 1 to about 1 + 1e-8 fits to the last bit of beta (the slack of the condition is
+of second order): the law stays exact to rounding, but which sibling is taken, and with it the length of a lopsided tree's
+round, moves by as much."""
+
+STATED = Stated(
+    KSeq(),
+    Formula(by_token, {"fixed": expected_trees.fixed, "iid": expected_trees.k_seq}, tolerance=RHO),
+    foretold=Foretold("ratio", "divided"),
+)

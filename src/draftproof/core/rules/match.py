@@ -9,8 +9,10 @@ position, so the text for a seed is plain decoding's whatever the drafter. Does 
 from __future__ import annotations
 
 from draftproof.core.chance import Chance
+from draftproof.core.expected_chains import by_match
 from draftproof.core.records import Draft, Selection, Verdict
 from draftproof.core.rules.protocol import Rule, TargetLaws
+from draftproof.core.rules.stated import MATCHED, Foretold, Formula, Stated
 from draftproof.core.siblings import follow_target
 
 
@@ -24,3 +26,6 @@ class Match(Rule):
 
     def verify(self, draft: Draft, target_laws: TargetLaws, chance: Chance) -> Verdict:
         return follow_target(draft, target_laws, chance)
+
+
+STATED = Stated(Match(), Formula(by_match, MATCHED), foretold=Foretold("draw", "draw"), vllm="strict")

@@ -11,8 +11,11 @@ A fixed candidate has a one-hot Q. One level accepts 1 - prod_i (1 - sum min(P_i
 from __future__ import annotations
 
 from draftproof.core.chance import Chance, Purpose
+from draftproof.core.expected_chains import by_token
+from draftproof.core.expected_trees import fixed, rrs_iid, rrs_in_turn
 from draftproof.core.records import Draft, Selection, Verdict
 from draftproof.core.rules.protocol import Rule, TargetLaws
+from draftproof.core.rules.stated import Foretold, Formula, Stated
 from draftproof.core.siblings import descend, remainder, sibling_law, widened
 
 
@@ -37,3 +40,10 @@ class RecursiveRejection(Rule):
             left, mass = remainder(law, drawn_from)
             law = left / mass if mass > 0 else law  # no mass: rounding, as in `residual`
         return None, int(chance.draw(law, Purpose.REPLACEMENT, 0))
+
+
+STATED = Stated(
+    RecursiveRejection(),
+    Formula(by_token, {"fixed": fixed, "iid": rrs_iid, "without_replacement": rrs_in_turn}),
+    foretold=Foretold("ratio", "ratio"),
+)

@@ -10,9 +10,11 @@ from __future__ import annotations
 from array_api_compat import array_namespace, device
 
 from draftproof.core.chance import Chance, Purpose, Scalar
+from draftproof.core.expected_chains import by_token
 from draftproof.core.laws import as_numpy, in_memory, residual
 from draftproof.core.records import ROOT, Array, Draft, Selection, Verdict
 from draftproof.core.rules.protocol import Rule, TargetLaws
+from draftproof.core.rules.stated import Foretold, Formula, Stated
 
 
 class Token(Rule):
@@ -80,3 +82,12 @@ def replacement_law(draft: Draft, laws: Array, stop: Scalar) -> Array:
     if isinstance(stop, int):
         return residual(target, draft_laws[stop]) if stop < len(draft_laws) else target
     return residual(target, xp.stack([*draft_laws, xp.zeros_like(draft_laws[0])])[stop])
+
+
+STATED = Stated(
+    Token(),
+    Formula(by_token),
+    natural=frozenset({("chain", "iid"), ("chain", "without_replacement")}),
+    foretold=Foretold("ratio"),
+    vllm="probabilistic",
+)

@@ -13,8 +13,11 @@ without replacement keep the claim. The root is visited with r = 1 and never fai
 from __future__ import annotations
 
 from draftproof.core.chance import Chance, Purpose
+from draftproof.core.expected_chains import by_block
+from draftproof.core.expected_trees import by_every_tree
 from draftproof.core.records import ROOT, Array, Draft, Selection, Verdict
 from draftproof.core.rules.protocol import Rule, TargetLaws
+from draftproof.core.rules.stated import Foretold, Formula, Stated
 from draftproof.core.siblings import remainder, sibling_law, widened
 
 
@@ -52,3 +55,11 @@ def _visit(node: int, success: float, draft: Draft, target_laws: TargetLaws, cha
     if node == ROOT or chance.bernoulli(success, Purpose.ACCEPT, node):
         return node, law
     return None
+
+
+STATED = Stated(
+    Traversal(),
+    Formula(by_block, tree=by_every_tree),
+    natural=frozenset({("tree", "iid"), ("tree", "without_replacement")}),
+    foretold=Foretold("joint", "ratio"),
+)

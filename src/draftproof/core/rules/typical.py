@@ -13,6 +13,7 @@ from array_api_compat import array_namespace
 from draftproof.core.chance import Chance
 from draftproof.core.records import ROOT, Draft, Selection, Verdict
 from draftproof.core.rules.protocol import Rule, TargetLaws
+from draftproof.core.rules.stated import Stated
 from draftproof.core.siblings import widened
 
 EPSILON = 0.09
@@ -45,3 +46,6 @@ def is_typical(law: object, token: int) -> bool:
     logs = xp.log(xp.where(mass > 0, mass, xp.ones_like(mass)))
     threshold = DELTA * xp.exp(xp.sum(mass * logs))
     return float(mass[token]) > min(EPSILON, float(threshold))
+
+
+STATED = Stated(Typical(), name="typical")

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from draftproof.audit.expected import Vector
+from draftproof.core.expected_chains import Vector
 from draftproof.core.records import ROOT, Selection
 
 Law = Callable[[tuple[int, ...]], Vector]

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from draftproof.audit.kinds import Plan
+from draftproof.core.records import Array
+
+Plan = Callable[[tuple[int, ...], tuple[int, ...]], "Array | int | None"]
+"""(context, drafted path) -> what comes under it: a law to draw from, a token to guess, or None to stop."""
 
 Vector = NDArray[np.float64]
 LawOf = Callable[[tuple[int, ...], tuple[int, ...]], Vector]
