@@ -15,7 +15,9 @@ from typing import Any
 from draftproof.audit.drafting import TREES, kinds
 from draftproof.audit.exact import HORIZON, Case
 from draftproof.audit.guessing import guessed_kinds
-from draftproof.audit.toys import EOS, VOCAB, NothingAfterAnEnd, ToyGrammar, pairs
+from draftproof.audit.toys import VOCAB, NothingAfterAnEnd, ToyGrammar, pairs
+from draftproof.core.parameters import PARAMETERS as STATED_PARAMETERS
+from draftproof.core.parameters import No
 from draftproof.core.params import SamplingParams
 from draftproof.core.pipeline import LawPipeline
 from draftproof.core.rules import LOSSLESS
@@ -43,22 +45,15 @@ LENGTHS = (1, 2, 3)
 _OPEN: dict[str, Any] = {"max_tokens": HORIZON + max(LENGTHS) + 1, "ignore_eos": True, "seed": 0}
 _CHANGES: dict[str, dict[str, Any]] = {
     "plain": {},
-    "greedy": {"temperature": 0.0},
-    "temperature 0.5": {"temperature": 0.5},
-    "temperature 2": {"temperature": 2.0},
-    "top_k": {"top_k": 2},
-    "top_p": {"top_p": 0.8},
-    "min_p": {"min_p": 0.3},
-    "repetition_penalty": {"repetition_penalty": 1.4},
-    "presence_penalty": {"presence_penalty": 0.8},
-    "frequency_penalty": {"frequency_penalty": 0.9},
-    "logit_bias": {"logit_bias": {0: 0.7, 1: -0.5}},
-    "suppress_tokens": {"suppress_tokens": [1]},
-    "bad_words_ids": {"bad_words_ids": [[0, 1]]},
+    **{
+        case: {name: value}
+        for name, stated in STATED_PARAMETERS.items()
+        if not isinstance(stated.proof, No)
+        for case, value in stated.proof.items()
+    },
+    "warper": {"logits_warpers": [NothingAfterAnEnd()], "ignore_eos": False},
     "eos": {"ignore_eos": False},
     "min_tokens": {"ignore_eos": False, "min_tokens": 2},
-    "stop_token_ids": {"stop_token_ids": [EOS]},
-    "max_tokens": {"max_tokens": 3},
     "nothing after an end": {"ignore_eos": False, "logits_processors": [NothingAfterAnEnd()]},
     "structured_outputs": {"structured_outputs": ToyGrammar()},
     "all at once": {

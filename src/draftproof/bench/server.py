@@ -10,18 +10,28 @@ from __future__ import annotations
 import http.client
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields
 from time import perf_counter
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from draftproof.bench.runs import Chunk, Run
+from draftproof.core.parameters import PARAMETERS, server_fields
 from draftproof.core.params import SamplingParams
 from draftproof.errors import UsageError
 
 TIMEOUT_SECONDS = 600
-_SENT = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "max_tokens")
-_SENT_WHEN_SET = ("min_tokens", "ignore_eos", "seed", "stop", "stop_token_ids")
+_ALWAYS = (
+    *("temperature", "top_k", "top_p", "min_p", "repetition_penalty"),
+    *("presence_penalty", "frequency_penalty", "max_tokens"),
+)
+"""Sent whatever their values: servers have defaults of their own for them."""
+_NOT_COMPARED = (
+    *("logprobs", "prompt_logprobs", "logit_bias", "bad_words", "allowed_token_ids"),
+    *("structured_outputs", "prediction", "include_stop_str_in_output"),
+)
+"""What the arm does not read from an answer, or what servers do not take alike."""
+_OURS = ("skip_special_tokens", "n")
+"""What shows a text, or multiplies it: the arm asks for ids, one text a request."""
 
 
 class ServerArm:
@@ -110,12 +120,13 @@ def address(url: str) -> SplitResult:
 def request_body(model: str, prompt: Any, params: SamplingParams) -> dict[str, Any]:
     """The JSON of a streamed completion. UsageError for a parameter that would not be sent."""
     plain = SamplingParams()
-    for spec in fields(params):
-        known = (*_SENT, *_SENT_WHEN_SET, "skip_special_tokens", "n")
-        if spec.name not in known and getattr(params, spec.name) != getattr(plain, spec.name):
-            raise UsageError(f"the server arm does not send {spec.name}; leave it out or leave that arm out")
-    sent = {name: getattr(params, name) for name in _SENT}
-    sent |= {name: getattr(params, name) for name in _SENT_WHEN_SET if getattr(params, name) != getattr(plain, name)}
+    changed = {name: value for name in PARAMETERS if (value := getattr(params, name)) != getattr(plain, name)}
+    names = {name: key for key, name in server_fields().items()}
+    for name in changed:
+        if name not in names or name in _NOT_COMPARED:
+            raise UsageError(f"the server arm does not send {name}; leave it out or leave that arm out")
+    asked = {name: getattr(params, name) for name in _ALWAYS} | changed
+    sent = {names[name]: value for name, value in asked.items() if name not in _OURS}
     sent = {key: list(value) if isinstance(value, tuple) else value for key, value in sent.items()}
     stream = {"include_usage": True, "continuous_usage_stats": True}
     return {"model": model, "prompt": prompt, "stream": True, "stream_options": stream, "return_token_ids": True, **sent}

@@ -13,6 +13,7 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
+from draftproof.core.parameters import PARAMETERS
 from draftproof.errors import UsageError
 
 _REFUSED: dict[str, tuple[Callable[[Any], bool], str]] = {
@@ -49,14 +50,10 @@ def sampling_fields(
             read.refuse(name, value, reason)
     found = {
         "temperature": _or(read("temperature"), 1.0) if read("do_sample") else 0.0,
-        "top_k": _or(read("top_k"), 0),
-        "top_p": _or(read("top_p"), 1.0),
-        "min_p": _or(read("min_p"), 0.0),
-        "repetition_penalty": _or(read("repetition_penalty"), 1.0),
+        **{name: _or(read(stated.transformers), stated.off) for name, stated in PARAMETERS.items() if stated.off is not None},
         "logit_bias": {sequence[0]: bias for sequence, bias in read.sequence_bias() if len(sequence) == 1},
         "bad_words_ids": [word for word in read("bad_words_ids") or () if list(word) not in [[eos] for eos in read.eos]],
         "suppress_tokens": read.ids("suppress_tokens"),
-        "n": _or(read("num_return_sequences"), 1),
     }
     if read("stop_strings"):
         found |= {"stop": read("stop_strings"), "include_stop_str_in_output": True}
@@ -78,7 +75,7 @@ class _Reader:
         self._defaults.pop("max_length", None)
         self.eos = list(self.ids("eos_token_id"))
 
-    def __call__(self, name: str) -> Any:
+    def __call__(self, name: Any) -> Any:
         value = getattr(self._config, name, None)
         return self._defaults.get(name) if value is None else value
 

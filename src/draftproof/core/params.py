@@ -7,7 +7,6 @@ with the field, the value and what is allowed.
 from __future__ import annotations
 
 import difflib
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -15,7 +14,8 @@ from typing import Any
 from draftproof.core import checks
 from draftproof.core.generation_config import sampling_fields
 from draftproof.core.grammar import Grammar
-from draftproof.core.structured import StructuredOutputs, structured_outputs
+from draftproof.core.parameters import PARAMETERS
+from draftproof.core.structured import StructuredOutputs
 from draftproof.errors import UsageError
 
 Processor = Callable[..., Any]
@@ -82,8 +82,8 @@ class SamplingParams:
     structured_outputs: StructuredOutputs | Grammar | Mapping[str, Any] | None = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
-        for name, check in _CHECKS.items():
-            object.__setattr__(self, name, check(name, getattr(self, name)))
+        for name, stated in PARAMETERS.items():
+            object.__setattr__(self, name, stated.check(name, getattr(self, name)))
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
             checks.refuse("min_tokens", self.min_tokens, f"at most max_tokens, which is {self.max_tokens}")
         if self.n > 1 and self.temperature == 0:
@@ -134,66 +134,3 @@ class SamplingParams:
             if spaced[-len(plain) :] != plain:
                 sequences.append(spaced)
         return replace(self, bad_words=(), bad_words_ids=sequences)
-
-
-_Check = Callable[[str, Any], Any]
-
-
-def _real(allowed: str, test: Callable[[float], bool]) -> _Check:
-    return lambda name, value: checks.real(name, value, allowed, test)
-
-
-def _integer(allowed: str, low: int, high: int | None = None, *, optional: bool = False) -> _Check:
-    def check(name: str, value: Any) -> int | None:
-        return None if optional and value is None else checks.integer(name, value, allowed, low, high)
-
-    return check
-
-
-def _allowed_token_ids(name: str, value: Any) -> tuple[int, ...] | None:
-    if value is None:
-        return None
-    return checks.token_ids(name, value) or checks.refuse(name, value, "a non-empty list of token ids, or None for all")
-
-
-def _prediction(name: str, value: Any) -> str | tuple[int, ...] | None:
-    return value if value is None or isinstance(value, str) else checks.token_run(name, value)
-
-
-def _stop(name: str, value: Any) -> tuple[str, ...]:
-    return checks.strings(name, (value,) if isinstance(value, str) else value)
-
-
-_penalty = _real("a number from -2 to 2", lambda x: -2 <= x <= 2)
-_count = "an integer >= 0, -1 for all, or None"
-
-_CHECKS: dict[str, _Check] = {
-    "temperature": _real("a finite number >= 0 (0 is greedy)", lambda x: 0 <= x < math.inf),
-    "top_k": _integer("an integer >= 1, or 0 or -1 for off", -1),
-    "top_p": _real("a number > 0 and <= 1", lambda x: 0 < x <= 1),
-    "min_p": _real("a number from 0 to 1", lambda x: 0 <= x <= 1),
-    "repetition_penalty": _real("a number from 1e-6 to 1e6", lambda x: 1e-6 <= x <= 1e6),
-    "presence_penalty": _penalty,
-    "frequency_penalty": _penalty,
-    "logit_bias": checks.biases,
-    "bad_words_ids": checks.token_sequences,
-    "bad_words": checks.strings,
-    "allowed_token_ids": _allowed_token_ids,
-    "suppress_tokens": checks.token_ids,
-    "min_tokens": _integer("an integer >= 0", 0),
-    "max_tokens": _integer("an integer >= 1, or None for no limit but the context", 1, optional=True),
-    "stop": _stop,
-    "stop_token_ids": checks.token_ids,
-    "include_stop_str_in_output": checks.flag,
-    "ignore_eos": checks.flag,
-    "skip_special_tokens": checks.flag,
-    "seed": _integer("an integer of 64 bits, or None for a fresh one", -(2**63), 2**64 - 1, optional=True),
-    "n": _integer("an integer >= 1", 1),
-    "logprobs": _integer(_count, -1, optional=True),
-    "prompt_logprobs": _integer(_count, -1, optional=True),
-    "logits_processors": checks.callables,
-    "logits_warpers": checks.callables,
-    "num_speculative_tokens": _integer("an integer >= 0, or None for the decoder's", 0, optional=True),
-    "prediction": _prediction,
-    "structured_outputs": structured_outputs,
-}
