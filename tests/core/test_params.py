@@ -57,7 +57,7 @@ WRONG = {
     "logits_warpers": [lambda ids, scores: scores, [None]],
     "num_speculative_tokens": [-1, 1.0, True, "4"],
     "prediction": [[-1], [True], 3, [0.5], {"type": "content"}],
-    "structured_outputs": [{}, {"schema": {}}, {"json": {}, "regex": "a"}],
+    "structured_outputs": [{"schema": {}}],
 }
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from draftproof.core.rules import RULES
 from draftproof.decode.config import SpeculativeConfig
 from draftproof.decode.decoder import SpeculativeDecoder
-from draftproof.decode.methods import METHODS
+from draftproof.drafters.registry import METHODS
 from draftproof.errors import UsageError
 from draftproof.serve.errors import of_usage, refuse
 
