@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from draftproof.core.parameters import server_fields
 from draftproof.core.params import SamplingParams
 from draftproof.errors import UsageError
 from draftproof.serve.errors import ApiError, of_usage, refuse
 from draftproof.serve.schemas import ChatBody, CompletionBody, Prediction, Sampled
 
-SAME_NAME = (
-    *("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty"),
-    *("bad_words", "allowed_token_ids", "min_tokens", "stop", "stop_token_ids", "include_stop_str_in_output"),
-    *("ignore_eos", "skip_special_tokens", "seed", "n", "prompt_logprobs"),
-)
-"""Fields that are called the same in a body and in `SamplingParams`."""
+OF_ANOTHER_FORM = {"max_tokens", "logit_bias", "logprobs", "structured_outputs", "prediction"}
+"""Fields whose values a body writes otherwise than `SamplingParams` does."""
+SAME_NAME = tuple(name for name in server_fields() if name not in OF_ANOTHER_FORM)
+"""Fields that are taken over as they are."""
 
 DEFAULT_COMPLETION_TOKENS = 16
 """max_tokens of a completion that says none, in OpenAI's reference as in vLLM; a chat's answer ends by itself."""
