@@ -148,7 +148,7 @@ def test_invalid_rows_are_named(make: Any, fields: dict[str, Any], values: list[
 def test_a_row_left_empty_by_bans_is_named_as_such() -> None:
     laws = pipeline(allowed_token_ids=[1, 2], bad_words_ids=[[3, 2]], min_tokens=9, stop_token_ids=[1])
     with pytest.raises(
-        InvalidLogitsError, match="position 3, are all -inf after bans and logits processors: no token is allowed"
+        InvalidLogitsError, match="position 3, are all -inf after bans, grammar and logits processors: no token is allowed"
     ):
         laws.law(np.zeros(4), CONTEXT)
     laws = pipeline(suppress_tokens=[0])

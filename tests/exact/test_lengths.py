@@ -62,7 +62,7 @@ class CheatingSession(PlannedSession):
             depth = node // 2
             path = tuple(token for token, _, _ in drawn[:depth])
             law = self._plan(tuple(context), path)
-            token = int(draft.chance.draw_draft(law, node, depth))
+            token = int(draft._chance.draw_draft(law, node, depth))
             if node % 2 == 0:
                 drawn.append((token, law, None))
             else:

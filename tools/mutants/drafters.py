@@ -62,8 +62,8 @@ DRAFTERS: tuple[Fault, ...] = (
     ),
     Fault(
         "drafters/builder.py",
-        "token = int(self.chance.draw_draft(law, len(self._tokens), self._depth_of(parent)))",
-        "token = int(self.chance.draw_draft(law, self._depth_of(parent), self._depth_of(parent)))",
+        "token = int(self._chance.draw_draft(law, len(self._tokens), self._depth_of(parent)))",
+        "token = int(self._chance.draw_draft(law, self._depth_of(parent), self._depth_of(parent)))",
         "siblings are drawn with one key",
         ("core/test_near_laws.py", "exact/test_wide_siblings.py"),
     ),

@@ -135,7 +135,7 @@ class Generation:
         except StopIteration:
             pass
         if self.drafting is not None and builder.num_nodes == 0 and self.pipeline.constraint is not None:
-            builder = self._expected_by_grammar(builder)
+            builder = self._expected_by_grammar(builder, chance)
         return Proposed(builder, perf_counter() - begin, forward)
 
     def _builder(self, chance: Chance) -> DraftBuilder:
@@ -150,14 +150,14 @@ class Generation:
             ends=self.stopper.ends,
         )
 
-    def _expected_by_grammar(self, empty: DraftBuilder) -> DraftBuilder:
+    def _expected_by_grammar(self, empty: DraftBuilder, chance: Chance) -> DraftBuilder:
         """Where the drafter has nothing: the tokens whose characters the grammar leaves no choice about, as guesses."""
         constraint = self.pipeline.constraint
         expected = constraint.forced(self.context) if constraint is not None and "fixed" in self.rule.selections else ()
         if not expected:
             return empty
         longest = min(self.num_speculative_tokens, self.stopper.remaining - 1)
-        builder = DraftBuilder(empty.chance, depth=longest, vocab_size=self.session.model.vocab_size, ends=self.stopper.ends)
+        builder = DraftBuilder(chance, depth=longest, vocab_size=self.session.model.vocab_size, ends=self.stopper.ends)
         for token in expected:
             if builder.room <= 0 or self.pipeline.forbids(token, self.context, builder.path()):
                 break

@@ -44,7 +44,7 @@ class DraftBuilder:
         worth: Callable[[int], int] | None = None,
         ends: Callable[[int, int], bool] | None = None,
     ) -> None:
-        self.chance, self._depth, self._vocab_size = chance, max(depth, 0), vocab_size
+        self._chance, self._depth, self._vocab_size = chance, max(depth, 0), vocab_size
         self._policy, self._worth, self._ends = policy, worth, ends
         self._max_nodes = self._depth if max_nodes is None else max_nodes
         self._tokens: list[int] = []
@@ -222,7 +222,7 @@ class DraftBuilder:
         return law
 
     def _draw(self, law: Array, parent: int) -> int:
-        token = int(self.chance.draw_draft(law, len(self._tokens), self._depth_of(parent)))
+        token = int(self._chance.draw_draft(law, len(self._tokens), self._depth_of(parent)))
         self._add(token, parent)
         return token
 
