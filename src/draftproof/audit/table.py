@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import combinations, cycle
 from itertools import product as cartesian
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 from draftproof.audit.drafting import TREES, kinds
 from draftproof.audit.exact import HORIZON, Case
 from draftproof.audit.guessing import guessed_kinds
-from draftproof.audit.toys import VOCAB, NothingAfterAnEnd, ToyGrammar, pairs
+from draftproof.audit.toys import VOCAB, WIDE, NothingAfterAnEnd, ToyGrammar, pairs
 from draftproof.core.parameters import PARAMETERS as STATED_PARAMETERS
 from draftproof.core.parameters import No
 from draftproof.core.params import SamplingParams
@@ -153,11 +154,18 @@ def guessed_case(rule: str, draft: str, params: str, pair: str, *, rounds: int |
     return Case(rule, draft, pair, params, PARAMETERS[params], 3, HORIZON, rounds)
 
 
+def _sampling(params: str, pair: str) -> SamplingParams:
+    """The parameters of that name; a grammar is over the tokens of the pair."""
+    if params == "structured_outputs" and pair == "wide":
+        return replace(PARAMETERS[params], structured_outputs=ToyGrammar(WIDE))
+    return PARAMETERS[params]
+
+
 def tree_case(kind: tuple[str, str], params: str, shape: str, pair: str, *, by: str = "", rounds: int | None = 1) -> Case:
     """A cell of trees; `kind` is (rule, selection), `by` "model " for the small-model drafter."""
     rule, selection = kind
     depth = TREES[shape].depth
-    return Case(rule, f"{by}{selection} {shape}", pair, params, PARAMETERS[params], depth, depth + 1, rounds)
+    return Case(rule, f"{by}{selection} {shape}", pair, params, _sampling(params, pair), depth, depth + 1, rounds)
 
 
 def _chain_rules(rules: Sequence[str]) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ class NothingAfterAnEnd:
 
 @dataclass(frozen=True)
 class ToyGrammar:
-    """A grammar over the three tokens that forbids one of them at every place, by all tokens generated before."""
+    """A grammar over a toy's tokens that forbids one of them at every place, by all tokens generated before."""
 
     vocab_size: int = VOCAB
 
@@ -45,17 +45,17 @@ class ToyGrammar:
         return {"grammar": "toy"}
 
     def begin(self) -> ToyMatcher:
-        return ToyMatcher(())
+        return ToyMatcher((), self.vocab_size)
 
 
 class ToyMatcher:
     """A place in a text of `ToyGrammar`."""
 
-    def __init__(self, text: tuple[int, ...]) -> None:
-        self._text = text
+    def __init__(self, text: tuple[int, ...], vocab_size: int) -> None:
+        self._text, self._vocab_size = text, vocab_size
 
     def fork(self) -> ToyMatcher:
-        return ToyMatcher(self._text)
+        return ToyMatcher(self._text, self._vocab_size)
 
     def consume(self, token: int) -> bool:
         allowed = bool(self.mask()[token])
@@ -63,8 +63,8 @@ class ToyMatcher:
         return allowed
 
     def mask(self) -> NDArray[np.bool_]:
-        forbidden = (2 * sum(self._text) + len(self._text) + 1) % VOCAB
-        return np.arange(VOCAB) != forbidden
+        forbidden = (2 * sum(self._text) + len(self._text) + 1) % self._vocab_size
+        return np.arange(self._vocab_size) != forbidden
 
     def forced(self) -> tuple[int, ...]:
         return ()
