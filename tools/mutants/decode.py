@@ -81,8 +81,8 @@ DECODE: tuple[Fault, ...] = (
     # the round
     Fault(
         "decode/generation.py",
-        "longest = min(self.num_speculative_tokens, self.stopper.remaining - 1)",
-        "longest = self.num_speculative_tokens",
+        "return min(self.num_speculative_tokens, self.stopper.remaining - 1)",
+        "return self.num_speculative_tokens",
         "drafts go on past the end of the text",
         ("drafters/test_contract.py",),
     ),

@@ -13,7 +13,7 @@ SCHEDULE = ("plan/test_schedule.py",)
 PLAN: tuple[Fault, ...] = (
     Fault(
         "plan/acceptance.py",
-        'chance = draft if self.rule == "match" else ratio if self.joint else np.minimum(1.0, ratio)',
+        'chance = draft if foretold(self.rule).chain == "draw" else ratio if self.joint else np.minimum(1.0, ratio)',
         "chance = ratio if self.joint else np.minimum(1.0, ratio)",
         "`match` is foretold as `token`",
         ACCEPTANCE,

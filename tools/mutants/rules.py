@@ -337,8 +337,8 @@ RULES: tuple[Fault, ...] = (
     ),
     Fault(
         "core/enumerate.py",
-        "self.probability *= (right - left) / (high - low)",
-        "self.probability *= right - left",
+        "share = (right - left) / (high - low)",
+        "share = right - left",
         "what is known of a key does not condition it",
         ("core/test_enumerate.py",),
     ),

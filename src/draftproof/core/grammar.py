@@ -31,7 +31,9 @@ class Matcher(Protocol):
 class Grammar(Protocol):
     """A compiled grammar over one vocabulary, shared by requests."""
 
-    vocab_size: int
+    @property
+    def vocab_size(self) -> int:
+        """Token ids it is over."""
 
     def as_dict(self) -> dict[str, Any]:
         """What was asked for, as JSON has it."""

@@ -156,17 +156,20 @@ class Generation:
         expected = constraint.forced(self.context) if constraint is not None and "fixed" in self.rule.selections else ()
         if not expected:
             return empty
-        longest = min(self.num_speculative_tokens, self.stopper.remaining - 1)
-        builder = DraftBuilder(chance, depth=longest, vocab_size=self.session.model.vocab_size, ends=self.stopper.ends)
+        builder = DraftBuilder(chance, depth=self._longest(), vocab_size=self.session.model.vocab_size, ends=self.stopper.ends)
         for token in expected:
             if builder.room <= 0 or self.pipeline.forbids(token, self.context, builder.path()):
                 break
             builder.guess(token)
         return builder
 
+    def _longest(self) -> int:
+        """The longest draft that is asked for and fits."""
+        return min(self.num_speculative_tokens, self.stopper.remaining - 1)
+
     def _depth(self) -> int:
         """How deep the draft of this round may grow; asks `length`, and hands its choice to a drafter of several."""
-        longest = min(self.num_speculative_tokens, self.stopper.remaining - 1)
+        longest = self._longest()
         if self.length is None or self.drafting is None:
             return longest
         depth = self.length.begin(
