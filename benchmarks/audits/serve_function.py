@@ -1,6 +1,6 @@
 """A function of prompt ids and a seed behind `/v1/completions`, for `draftproof audit --black-box --url`.
 
-    PYTHONPATH=benchmarks/audits python benchmarks/audits/serve_function.py faulty_texts:no_residual 8123
+    PYTHONPATH=benchmarks/audits python benchmarks/audits/serve_function.py my_texts:sample 8123
 
 It takes prompts of token ids, and answers with ids. Needs nothing but Python. The function samples as it likes: of the fields
 of a request only `seed` is read, and a text is cut at `max_tokens`.
