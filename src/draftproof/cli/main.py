@@ -37,6 +37,7 @@ VERBS = {
     "plan": "Foretell whether speculation pays, with which drafter and which draft length.",
     "bench": "Measure ways of generating against plain decoding, on the same prompts.",
     "report": "Put several results of plan and bench on one HTML page.",
+    "view": "Show recorded rounds on one HTML page: every token by its origin, every draft with what was rejected.",
     "build-store": "Count a corpus of yours into a file that drafters look in.",
     "audit": "Check that a decoder's output law is exactly its target's.",
     "train": "Train draft heads and draft models on text the target wrote itself.",

@@ -29,7 +29,8 @@ def run_comparison(
     with _progress(2 * repeat + 2) as begin:
         comparison = compare_with_plain(decoder, prompt, params, repeat, begin)
     if flags["record"] is not None:
-        write_rounds(flags["record"], record_header(decoder, prompt, params), comparison.speculative[0].rounds)
+        header = record_header(decoder, prompt, params)
+        write_rounds(flags["record"], header, comparison.speculative[0].rounds, decoder.tokenizer)
     if flags["show"] or not flags["as_json"]:
         _print(comparison, decoder, params, origins=flags["show"])
     return as_dict(comparison)

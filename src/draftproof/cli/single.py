@@ -22,7 +22,7 @@ def run_once(
     with ExitStack() as open_things:
         on_round = None
         if flags["record"] is not None:
-            recorder = open_things.enter_context(RoundWriter(flags["record"]))
+            recorder = open_things.enter_context(RoundWriter(flags["record"], decoder.tokenizer))
             recorder.header(record_header(decoder, prompt, params))
             on_round = recorder.round
         stream = decoder.stream(prompt, params, on_round=on_round)

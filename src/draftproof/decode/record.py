@@ -2,7 +2,8 @@
 
 The first line is a header, every further line one `Round`. A line is written and flushed as soon as its round ends, so an
 interruption loses nothing but an unfinished last line, which reading leaves out. The rounds of several samples of one prompt
-follow one another; a sample begins where `start` equals the length of the prompt.
+follow one another; a sample begins where `start` equals the length of the prompt. Where there is a tokenizer, a line
+has the texts of its tokens too (`round_texts.py`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from draftproof.core.grammar import Grammar
 from draftproof.core.params import SamplingParams
 from draftproof.core.records import Round, Seconds
 from draftproof.core.structured import StructuredOutputs
+from draftproof.decode.round_texts import RoundTexts
+from draftproof.decode.text import Tokenizer
 from draftproof.errors import UsageError
 
 if TYPE_CHECKING:
@@ -54,10 +57,14 @@ def check_path(path: str | Path) -> None:
 
 
 class RoundWriter:
-    """Writes one file; a context manager. An existing file is replaced. UsageError when the path cannot be written."""
+    """Writes one file; a context manager. An existing file is replaced. UsageError when the path cannot be written.
 
-    def __init__(self, path: str | Path) -> None:
+    tokenizer: adds the texts of tokens to every round; None leaves them out."""
+
+    def __init__(self, path: str | Path, tokenizer: Tokenizer | None = None) -> None:
         self._path = Path(path)
+        self._tokenizer = tokenizer
+        self._texts: RoundTexts | None = None
         try:
             self._file = self._path.open("w", encoding="utf-8", newline="\n")
         except OSError as error:
@@ -65,11 +72,13 @@ class RoundWriter:
 
     def header(self, header: RecordHeader) -> None:
         """The first line; must be written before any round."""
+        if self._tokenizer is not None:
+            self._texts = RoundTexts(self._tokenizer, len(header.prompt_token_ids))
         self._line({"format": FORMAT, "version": VERSION} | asdict(header))
 
     def round(self, record: Round) -> None:
         """One round; on disk when this returns."""
-        self._line(asdict(record))
+        self._line(asdict(record) | ({} if self._texts is None else self._texts.of(record)))
 
     def close(self) -> None:
         self._file.close()
@@ -88,9 +97,9 @@ class RoundWriter:
             raise UsageError(f"rounds cannot be recorded in {self._path}: {error.strerror or error}") from error
 
 
-def write_rounds(path: str | Path, header: RecordHeader, rounds: Iterable[Round]) -> None:
-    """Write `rounds` under `header`, each as it comes."""
-    with RoundWriter(path) as writer:
+def write_rounds(path: str | Path, header: RecordHeader, rounds: Iterable[Round], tokenizer: Tokenizer | None = None) -> None:
+    """Write `rounds` under `header`, each as it comes, with the texts `tokenizer` gives."""
+    with RoundWriter(path, tokenizer) as writer:
         writer.header(header)
         for record in rounds:
             writer.round(record)
@@ -98,6 +107,29 @@ def write_rounds(path: str | Path, header: RecordHeader, rounds: Iterable[Round]
 
 def read_rounds(path: str | Path) -> tuple[RecordHeader, list[Round]]:
     """The header and the rounds of a file. UsageError, naming the line: not JSON, another format or version, a missing key."""
+    lines = _lines(path)
+    header = _header(lines[0], f"{path} line 1")
+    return header, [_round(line, f"{path} line {number}") for number, line in enumerate(lines[1:], 2)]
+
+
+def read_texts(path: str | Path) -> list[tuple[list[str], list[str]] | None]:
+    """`texts` and `draft_texts` of each round of a file that `read_rounds` reads; None for a round that lacks them.
+    UsageError, naming the line, where they are not one string a token."""
+    return [_texts(_object(line, f"{path}"), f"{path} line {number}") for number, line in enumerate(_lines(path)[1:], 2)]
+
+
+def _texts(values: Mapping[str, Any], where: str) -> tuple[list[str], list[str]] | None:
+    if "texts" not in values or "draft_texts" not in values:
+        return None
+    for key, of in (("texts", "tokens"), ("draft_texts", "draft_tokens")):
+        given = values[key]
+        if not isinstance(given, list) or len(given) != len(values[of]) or not all(isinstance(text, str) for text in given):
+            raise UsageError(f"{where}, key {key!r}, is not one string for each of its {of}")
+    return values["texts"], values["draft_texts"]
+
+
+def _lines(path: str | Path) -> list[str]:
+    """The whole lines of a file, the header's first."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -107,8 +139,7 @@ def read_rounds(path: str | Path) -> tuple[RecordHeader, list[Round]]:
         lines.append(unfinished)
     if not lines:
         raise UsageError(f"{path} line 1 holds no header; a recorded run starts with one")
-    header = _header(lines[0], f"{path} line 1")
-    return header, [_round(line, f"{path} line {number}") for number, line in enumerate(lines[1:], 2)]
+    return lines
 
 
 def header_for(decoder: SpeculativeDecoder, prompt_token_ids: Sequence[int], params: SamplingParams) -> RecordHeader:
