@@ -200,3 +200,23 @@ def test_serial_scores_are_bounded():
     serial = next(scores for name, scores, _ in evidence.scores() if name == "serial")
     assert len(serial) == 1999 and abs(serial).max() <= 3.0
     assert np.mean(serial**4) == pytest.approx(3.24, abs=0.9)  # five standard errors of 2,000 products
+
+
+def test_a_function_that_raises_is_told_of_in_a_sentence():
+    """And not by an exit code that means `not exact`."""
+
+    def boom(prompt, seed):
+        raise ValueError("no model there")
+
+    params = SamplingParams(max_tokens=4)
+    with pytest.raises(UsageError, match="raised ValueError on a prompt of 1 tokens: no model there"):
+        CallableEngine(boom, "boom").sample((0,), params, 0)
+
+
+def test_prompts_may_be_lists():
+    target = TableModel([[0.5, 0.5]] * 2)
+    params = SamplingParams(max_tokens=4)
+    engine = CallableEngine(lambda prompt, seed: [(seed + place) % 2 for place in range(4)], "alternating")
+    copy, plan = LocalCopy(target, params), Plan(num_texts=4)
+    listed = audit_black_box(engine, [[0], [1]], params, copy=copy, plan=plan)
+    assert listed.verdict == audit_black_box(engine, [(0,), (1,)], params, copy=copy, plan=plan).verdict

@@ -27,7 +27,7 @@ def test_the_value_is_given_in_place_or_in_a_file(tmp_path, in_file):
     ("value", "said"),
     [
         ("{", "--structured-outputs is not"),
-        ("nowhere.json", "--structured-outputs is not"),
+        ("nowhere.json", "--structured-outputs nowhere.json cannot be read"),
         ('{"regexp": "a"}', "structured_outputs has no key 'regexp'"),
     ],
 )

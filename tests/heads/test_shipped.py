@@ -63,3 +63,9 @@ def test_the_file_that_is_shipped_is_whole_small_and_described():
     assert len(stored.tensors["d2t"]) == len(stored.tensors["lm_head.weight"]) == 8192
     page = (Path(__file__).parents[2] / "docs" / "default_head.md").read_text(encoding="utf-8")
     assert f"{size / 1e6:.1f} MB in bfloat16" in page and "8,192" in page
+
+
+def test_the_default_model_is_known_by_its_name_on_the_hub():
+    has_head = shipped.has_head
+    assert has_head("smollm2-135m-instruct") and has_head("HuggingFaceTB/SmolLM2-135M-Instruct")
+    assert not has_head("somebody/SmolLM2-135M-Instruct")

@@ -94,16 +94,23 @@ def _texts(flags: Mapping[str, Any], params: Any) -> tuple[list[Ids], LocalCopy 
 
     items = items_of(flags)
     if flags["without_copy"]:
-        chats = [item for item in items if not isinstance(item.prompt, str)]
-        if chats:
-            raise UsageError(
-                f"{chats[0].where} is a chat, and without a local copy there is no template for it: give --prompts of text"
-            )
-        return [tuple(Characters().encode(item.prompt)) for item in items], None, Characters()
+        return [tuple(Characters().encode(_plain_text(item))) for item in items], None, Characters()
     target, drafts = load_target({**flags, "engine": "torch", "quantize": None})
     draft = None if flags["draft"] is None else drafts(flags["draft"])
     prompts = encode(items, target.tokenizer, target.vocab_size, target.max_length, params.max_tokens)
     return [tuple(one.ids) for one in prompts], LocalCopy(target, params, draft), target.tokenizer
+
+
+def _plain_text(item: Any) -> str:
+    """The text of a prompt that is one, or a chat of a single message of the user's."""
+    prompt = item.prompt
+    if not isinstance(prompt, str) and len(prompt) == 1 and prompt[0].get("role") == "user":
+        prompt = prompt[0]["content"]
+    if not isinstance(prompt, str):
+        raise UsageError(
+            f"{item.where} is a chat, and without a local copy there is no template for it: give --prompts of text"
+        )
+    return prompt
 
 
 def _engine(place: str, flags: Mapping[str, Any], tokenizer: Any) -> TextEngine:

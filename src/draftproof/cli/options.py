@@ -294,7 +294,7 @@ def _read_tools(file: Path) -> Any:
 def _json_or_file(flag: str, given: str) -> Any:
     """JSON, or the file that holds it."""
     path = Path(given)
-    if given.lstrip().startswith("{") or not path.is_file():
+    if given.lstrip().startswith(("{", "[", '"')):
         return parse_json(flag, given)
     try:
         return parse_json(flag, path.read_text(encoding="utf-8"))

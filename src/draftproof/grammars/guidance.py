@@ -61,10 +61,10 @@ def _compiled(asked: StructuredOutputs, table: Any, vocab_size: int) -> Guidance
     try:
         text = _as_text(guidance, asked)
     except ValueError as error:
-        raise UsageError(f"structured_outputs.{asked.kind} cannot be used: {_first_line(error)}") from error
+        raise UsageError(f"structured_outputs.{asked.kind} cannot be used: {_in_short(error)}") from error
     matcher = guidance.LLMatcher(table, text, log_level=0)
     if matcher.is_error():
-        raise UsageError(f"structured_outputs.{asked.kind} cannot be used: {_first_line(matcher.get_error())}")
+        raise UsageError(f"structured_outputs.{asked.kind} cannot be used: {_in_short(matcher.get_error())}")
     return GuidanceGrammar(asked, matcher, vocab_size)
 
 
@@ -130,7 +130,7 @@ def _made(tokenizer: Any, vocab_size: int, eos_token_ids: list[int] | None) -> A
 
         return from_tokenizer(tokenizer, n_vocab=max(vocab_size, len(tokenizer)), eos_token=eos_token_ids)
     except Exception as error:  # it says what it cannot read in many ways
-        raise UsageError(f"structured_outputs cannot read this tokenizer: {_first_line(error)}") from error
+        raise UsageError(f"structured_outputs cannot read this tokenizer: {_in_short(error)}") from error
 
 
 def _as_text(guidance: Any, asked: StructuredOutputs) -> str:
@@ -147,5 +147,7 @@ def _as_text(guidance: Any, asked: StructuredOutputs) -> str:
     return text
 
 
-def _first_line(error: object) -> str:
-    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+def _in_short(error: object) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    reason = next((line for line in lines[1:] if line.startswith("error")), "")
+    return f"{lines[0]} {reason}".strip()

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from draftproof.heads.target import TargetView
+from draftproof.models.pull import PULLABLE
 
 FOLDER = Path(__file__).parent / "weights"
 
 
 def has_head(name: str) -> bool:
-    """Whether a head comes with the package for the target of this short name."""
-    return any(config.parent.name == name for config in FOLDER.glob("*/config.json"))
+    """Whether a head comes with the package for the target of this short name, or of its name on the hub."""
+    short = next((short for short, known in PULLABLE.items() if known.hub_id == name), name)
+    return any(config.parent.name == short for config in FOLDER.glob("*/config.json"))
 
 
 def shipped_head(target: TargetView, method: str) -> Path | None:

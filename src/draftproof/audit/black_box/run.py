@@ -81,7 +81,7 @@ def audit_black_box(
     With both, the control shows what rounding makes of the copy's law.
 
     UsageError: neither copy nor control, no prompt, a text that the target cannot have written, a model that does not match."""
-    plan = plan or Plan()
+    plan, prompts = plan or Plan(), [tuple(prompt) for prompt in prompts]
     if not prompts:
         raise UsageError("an audit needs at least one prompt")
     if copy is None and control is None:

@@ -34,8 +34,13 @@ class CallableEngine:
         return cls(found, place)
 
     def sample(self, prompt: Ids, params: SamplingParams, seed: int) -> Ids:
-        """UsageError for an answer that is no list of ids, or longer than max_tokens."""
-        answer = self._function(prompt, seed)
+        """UsageError for a function that raises, and for an answer that is no list of ids, or longer than max_tokens."""
+        try:
+            answer = self._function(prompt, seed)
+        except Exception as error:  # the caller's function may raise anything
+            raise UsageError(
+                f"{self.name} raised {type(error).__name__} on a prompt of {len(prompt)} tokens: {error}"
+            ) from error
         try:
             ids = tuple(int(token) for token in answer)
         except (TypeError, ValueError) as error:
