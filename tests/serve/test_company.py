@@ -196,6 +196,19 @@ def test_draft_lengths_follow_the_number_of_texts() -> None:
     assert drafted == [4, 0]
 
 
+@pytest.mark.parametrize(("rule", "together"), [("token", 1), ("match", 3)])
+def test_texts_that_would_share_coins_run_one_after_another(rule: str, together: int) -> None:
+    """Where draft lengths follow the company; under `match` they shape no text."""
+    decoder = make_decoder("ngram", num_speculative_tokens_per_batch_size=[[1, 1, 4], [2, 8, 1]], rule=rule)
+    scheduler = make_scheduler(decoder)
+    asked = [Asked(scheduler, decoder, "a b a b a b", max_tokens=8) for _ in range(3)]
+    other = Asked(scheduler, decoder, "a b a b a b", max_tokens=8, seed=4)
+    scheduler.step()
+    assert scheduler.num_running <= together + 1 and scheduler.num_waiting >= 3 - together
+    run(scheduler)
+    assert all(len(one.texts) == 1 for one in (*asked, other))
+
+
 def test_kept_beginnings_stay_within_their_memory() -> None:
     """The least recently used goes first, and what another one begins with goes at once."""
     decoder = make_decoder()

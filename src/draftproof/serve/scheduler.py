@@ -94,7 +94,7 @@ class Scheduler:
         on_row: Callable[[Seen], None] = lambda seen: None,
     ) -> None:
         self._target, self.prefixes, self._on_row = target, prefixes, on_row
-        self._max_num_seqs = max_num_seqs
+        self._max_num_seqs, self._draft_length = max_num_seqs, draft_length
         self._batch = Batch(draft_length, piece=piece)
         self._waiting: deque[tuple[Work, int]] = deque()
         self._rows: dict[int, _Row] = {}
@@ -145,13 +145,14 @@ class Scheduler:
         self.prefixes.clear()
 
     def _admit(self) -> None:
-        """Open waiting texts while there is room. One whose prompt another is just reading waits for it."""
+        """Open waiting texts while there is room. One whose prompt another is just reading waits for it, and
+        one that would share random numbers with another."""
         held: list[tuple[Work, int]] = []
         while self._waiting and len(self._rows) < self._max_num_seqs:
             work, index = self._waiting.popleft()
             if work.cancel.is_set():
                 continue
-            if self._is_being_read(work, index):
+            if self._is_being_read(work, index) or self._shares_coins(work, index):
                 held.append((work, index))
             else:
                 self._open(work, index)
@@ -167,6 +168,14 @@ class Scheduler:
             if common >= LEAST_SHARED and row.session.length < common and row.session.can_fork:
                 return True
         return False
+
+    def _shares_coins(self, work: Work, index: int) -> bool:
+        """Whether a text under way draws the very numbers this one would, where the company of a text decides how long its
+        drafts are: through it one would learn what the other's numbers are."""
+        if self._draft_length is None or work.decoder.rule.text_follows_seed:
+            return False
+        own = (work.ids, work.params.seed, index)
+        return any((row.work.ids, row.work.params.seed, row.index) == own for row in self._rows.values())
 
     def _open(self, work: Work, index: int) -> None:
         session = self._session(work, index)
