@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from draftproof import __version__
-from draftproof.audit.verdict import Verdict
 from draftproof.report.figures import BLACK, BLUE, GREEN, RED, panels
 from draftproof.report.page import figure, page, preformatted, table
 from draftproof.report.result import Column, Result
@@ -36,27 +35,12 @@ Acceptance = Sequence[tuple[float, float | None]]
 """By position: the share of drafts that were accepted, and the most that any rule could accept there, if known."""
 
 
-def sentence(verdict: Verdict) -> str:
-    """The verdict in words."""
-    if verdict.outcome == "not exact":
-        strongest = verdict.findings[0]
-        example = f" For example, {verdict.example}." if verdict.example else ""
-        evidence = f"{strongest.test}: so much from an exact engine has probability {strongest.chance:.1e} at most"
-        return f"not exact ({evidence}). Likely cause: {verdict.cause or 'none of the faults known here'}.{example}"
-    if verdict.detectable is None:
-        return "cannot tell: nothing differs, and without a local copy of the target no size can be stated"
-    size = f"a bias of {verdict.detectable:.2g} in total variation a token"
-    if verdict.outcome == "exact":
-        return f"exact within this size: {size} would have been seen with probability 0.95 (level {verdict.level:g})"
-    return f"cannot tell yet: so far {size} would be seen; about {verdict.more_tokens} more tokens are needed"
-
-
 def result_of(found: BlackBox) -> Result:
     """The table of tests."""
     rows = [
         vars(one) | {"chance": one.chance, "low": one.interval[0], "high": one.interval[1]} for one in found.verdict.findings
     ]
-    said = [sentence(found.verdict)]
+    said = [found.verdict.sentence()]
     if found.rounding is not None:
         offset, half = found.rounding
         said.append(
@@ -72,7 +56,7 @@ def page_of(found: BlackBox, command: str, acceptance: Acceptance = ()) -> str:
     """One HTML page that fetches nothing. command: what makes it again."""
     result = result_of(found)
     colour = {"exact": GREEN, "not exact": RED, "cannot tell": BLACK}[found.verdict.outcome]
-    parts = [f'<p class="headline" style="color:{colour}">{html.escape(sentence(found.verdict))}</p>', table(result)]
+    parts = [f'<p class="headline" style="color:{colour}">{html.escape(found.verdict.sentence())}</p>', table(result)]
     parts.append("<ul>" + "".join(f"<li>{html.escape(note)}</li>" for note in result.notes[1:]) + "</ul>")
     if found.evidence is not None and found.evidence.marks:
         parts.append("<h2>Transforms of the tokens: flat when they have the target's law</h2>")
@@ -91,13 +75,13 @@ def page_of(found: BlackBox, command: str, acceptance: Acceptance = ()) -> str:
 
 def reproduction(found: BlackBox, command: str) -> str:
     """Markdown: what was seen, and how to see it again."""
-    verdict = found.verdict
+    verdict, words = found.verdict, found.verdict.sentence()
     said = "sampled text does not have the target's law" if verdict.exit_code else "the law of sampled text"
     lines = [
         f"### {found.engine}: {said}",
         "",
         f"{found.num_tokens} sampled tokens of {found.num_texts} texts, each scored by a copy of the target model.",
-        sentence(verdict)[0].upper() + sentence(verdict)[1:],
+        words[0].upper() + words[1:],
         "",
         "| test | tokens | p (or 1/e) | effect (95% interval) |",
         "|---|---|---|---|",
@@ -157,4 +141,4 @@ def as_arguments(arguments: Sequence[str]) -> str:
 
 def json_document(found: BlackBox) -> dict[str, Any]:
     """What `--json` prints."""
-    return {"audit": "black_box", "sentence": sentence(found.verdict), **found.document()}
+    return {"audit": "black_box", "sentence": found.verdict.sentence(), **found.document()}

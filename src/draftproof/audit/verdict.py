@@ -60,6 +60,24 @@ class Verdict:
         """1 for not exact, else 0."""
         return int(self.outcome == "not exact")
 
+    def sentence(self) -> str:
+        """The verdict in words."""
+        if self.outcome == "not exact":
+            strongest = self.findings[0] if self.findings else None
+            evidence = (
+                ""
+                if strongest is None
+                else (f" ({strongest.test}: so much from an exact engine has probability {strongest.chance:.1e} at most)")
+            )
+            example = f" For example, {self.example}." if self.example else ""
+            return f"not exact{evidence}. Likely cause: {self.cause or 'none of the faults known here'}.{example}"
+        if self.detectable is None:
+            return "cannot tell: nothing differs, and without a local copy of the target no size can be stated"
+        size = f"a bias of {self.detectable:.2g} in total variation a token"
+        if self.outcome == "exact":
+            return f"exact within this size: {size} would have been seen with probability 0.95 (level {self.level:g})"
+        return f"cannot tell yet: so far {size} would be seen; about {self.more_tokens} more tokens are needed"
+
     def document(self) -> dict[str, Any]:
         """For JSON: an infinite e-value is null, its finding's statistic tells it."""
         document = asdict(self)

@@ -9,7 +9,6 @@ from draftproof.errors import UsageError
 
 if TYPE_CHECKING:
     from draftproof.audit.engines.rounds import RoundEngine
-    from draftproof.audit.verdict import Verdict
     from draftproof.audit.white_box.run import WhiteBox
     from draftproof.cli.audit_load import Loaded
 
@@ -60,17 +59,4 @@ def _print(found: WhiteBox) -> None:
     console.print(f"Rounding moves the target's log-probabilities by {found.rounding:.1e} nats; the tests allow for it.")
     for note in found.notes:
         console.print(f"Note: {note}.")
-    console.print(sentence(found.verdict), soft_wrap=True)
-
-
-def sentence(verdict: Verdict) -> str:
-    """The verdict in words."""
-    size = "nothing" if verdict.detectable is None else f"a bias of {verdict.detectable:.2g} in total variation a token"
-    if verdict.outcome == "not exact":
-        strongest = verdict.findings[0] if verdict.findings else None
-        test = "" if strongest is None else f" ({strongest.test}, p {strongest.chance:.1e})"
-        example = f" For example, {verdict.example}." if verdict.example else ""
-        return f"not exact{test}: {verdict.cause or 'no known fault explains it'}.{example}"
-    if verdict.outcome == "exact":
-        return f"exact: {size} would have been seen with probability 0.95, at level {verdict.level:g}"
-    return f"cannot tell: so far {size} would be seen; about {verdict.more_tokens} more tokens are needed"
+    console.print(found.verdict.sentence(), soft_wrap=True)

@@ -69,7 +69,7 @@ def _compiled(asked: StructuredOutputs, table: Any, vocab_size: int) -> Guidance
 
 
 class GuidanceGrammar:
-    """See `draftproof.core.constraint.Grammar`."""
+    """See `draftproof.core.grammar.Grammar`."""
 
     def __init__(self, asked: StructuredOutputs, matcher: Any, vocab_size: int) -> None:
         self.asked, self._matcher, self.vocab_size = asked, matcher, vocab_size
@@ -83,7 +83,7 @@ class GuidanceGrammar:
 
 
 class GuidanceMatcher:
-    """See `draftproof.core.constraint.Matcher`. A matcher that can take no more characters has stopped, and its mask is the end
+    """See `draftproof.core.grammar.Matcher`. A matcher that can take no more characters has stopped, and its mask is the end
     tokens; after one of those nothing may come."""
 
     def __init__(self, matcher: Any, vocab_size: int, ended: bool = False) -> None:
