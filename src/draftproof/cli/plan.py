@@ -279,22 +279,18 @@ def _check_shapes(flags: Mapping[str, Any], asked: Sequence[Any]) -> None:
 
 
 def _from_models(flags: Mapping[str, Any]) -> dict[str, Any]:
-    from draftproof.bench.turns import check_turns
     from draftproof.bench.workload import encode
     from draftproof.cli.bench import items_of, sampling
     from draftproof.cli.loading import load_target
     from draftproof.cli.progress import telling
-    from draftproof.plan.plan import check_request
-    from draftproof.plan.whole import plan_speculation
+    from draftproof.plan.whole import check_asked, plan_speculation
 
     asked = configs(flags)
     _check_shapes(flags, asked)
-    sizes, lengths, turns = _sizes(flags), lengths_of(flags), check_turns(flags["turns"] or "all")
-    check_request(lengths, sizes, all(config.shape is not None for config in asked))
+    sizes, lengths, turns = _sizes(flags), lengths_of(flags), flags["turns"] or "all"
     params = sampling({**flags, "ignore_eos": False}, DEFAULT_TOKENS)
     items = items_of(flags)
-    if flags["answers"] is not None and all(item.answer for item in items):
-        raise UsageError("--answers counts texts that the target writes, and the file gives an answer to every prompt")
+    check_asked(asked, items, lengths, sizes, flags["answers"], turns)
     target, drafts = load_target(flags, asked)
     prompts = encode(items, target.tokenizer, target.vocab_size, target.max_length, params.max_tokens or 0)
     with telling() as progress:

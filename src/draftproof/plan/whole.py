@@ -7,7 +7,7 @@ from typing import Any
 
 from draftproof.bench.provenance import model_hashes, provenance
 from draftproof.bench.turns import check_turns, with_later_turns
-from draftproof.bench.workload import Encoded
+from draftproof.bench.workload import Encoded, Item
 from draftproof.core.params import SamplingParams
 from draftproof.decode.config import SpeculativeConfig
 from draftproof.errors import UsageError
@@ -37,10 +37,7 @@ def plan_speculation(
     lengths: of the drafts to predict. trees: shapes for the drafters that take one. batch: how many texts are decoded together.
     answers: texts the target writes for each prompt. turns: as in `draftproof.bench.benchmark`. drafts: what loads draft models
     by name. UsageError before anything is read."""
-    check_turns(turns)
-    check_request(lengths, batch, all(config.shape is not None for config in configs))
-    if answers is not None and all(prompt.item.answer for prompt in prompts):
-        raise UsageError("--answers counts texts that the target writes, and the file gives an answer to every prompt")
+    check_asked(configs, [prompt.item for prompt in prompts], lengths, batch, answers, turns)
     candidates = candidates_of(configs, trees, DraftModels() if drafts is None else drafts)
     if turns == "all":
         prompts = with_later_turns(prompts, target, params, progress)
@@ -48,6 +45,21 @@ def plan_speculation(
     loaded = {c.name: c.draft for c in candidates if c.draft is not None}
     hashes = model_hashes(target, loaded, {c.name: c.drafter(target) for c in candidates})
     return plan_document(made, provenance(target, seed=params.seed) | {"model_hashes": hashes})
+
+
+def check_asked(
+    configs: Sequence[SpeculativeConfig],
+    items: Sequence[Item],
+    lengths: Sequence[int],
+    batch: Sequence[int],
+    answers: int | None,
+    turns: str,
+) -> None:
+    """UsageError for what can be told to be wrong before any model is there."""
+    check_turns(turns)
+    check_request(lengths, batch, all(config.shape is not None for config in configs))
+    if answers is not None and all(item.answer for item in items):
+        raise UsageError("--answers counts texts that the target writes, and the file gives an answer to every prompt")
 
 
 def candidates_of(configs: Sequence[SpeculativeConfig], trees: Sequence[str], drafts: DraftModels) -> list[Candidate]:
