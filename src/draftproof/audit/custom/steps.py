@@ -21,7 +21,7 @@ from draftproof.errors import DraftproofError, UsageError
 
 Step = Callable[..., Sequence[int]]
 LawOf = Callable[[Text], NDArray[np.float64]]
-REPEATS = 8
+REPEATS = 128
 """Runs with the same chance that must give the same tokens."""
 
 
