@@ -154,7 +154,8 @@ def costs(args: argparse.Namespace) -> None:
     decoder = SpeculativeDecoder.from_pretrained(
         args.target, dtype=args.dtype, engine=args.engine, speculative_config=json.loads(args.config)
     )
-    table = {name: cost.as_dict() for name, cost in measured_costs(decoder).items()}
+    found = measured_costs(decoder.target, decoder.drafter, decoder.config.num_speculative_tokens)
+    table = {name: cost.as_dict() for name, cost in found.items()}
     args.out.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
 
 
@@ -163,8 +164,8 @@ def choose(args: argparse.Namespace) -> None:
     import torch
 
     from draftproof.core.params import SamplingParams
-    from draftproof.decode.adapt import length_controller
     from draftproof.decode.build import make_drafter
+    from draftproof.decode.controllers import length_controller
     from draftproof.models.load import load_model
     from draftproof.plan.choosing import walk
     from draftproof.plan.forcing import Text

@@ -10,8 +10,8 @@ from draftproof.audit.exact import Case, begun, fork, laws_of
 from draftproof.audit.kinds import Kind
 from draftproof.core.chance import KeyedChance
 from draftproof.core.pipeline import LawPipeline
-from draftproof.decode.drive import drive
 from draftproof.decode.generation import Generation, Proposed
+from draftproof.decode.passes import drive
 from draftproof.drafters.protocol import Drafter
 
 STREAMS = (1, 2)

@@ -10,7 +10,8 @@ from scipy.stats import chi2, ncx2
 
 from draftproof import SamplingParams
 from draftproof.core.enumerate import EnumeratingChance, outcomes
-from draftproof.decode.drive import drive
+from draftproof.decode.passes import drive
+from generations import generation_of
 
 FALSE_ALARM = 1e-6
 """Probability that a right law is called wrong, in each check. About 60 checks in the suite: 6e-5 in all."""
@@ -55,7 +56,7 @@ def exact_law(decoder: Any, prompt: Sequence[int], num_tokens: int, **params: An
             return chance
 
         session = decoder.target.open()
-        generation = decoder._generation(session, tuple(prompt), settings, 0, False)
+        generation = generation_of(decoder, session, prompt, settings)
         generation.chance_at = at
         while not generation.finished and len(generation.context) < len(prompt) + num_tokens:
             drive(generation.round())

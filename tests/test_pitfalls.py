@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from draftproof import SamplingParams, SpeculativeDecoder
-from draftproof.decode.drive import drive
+from draftproof.decode.passes import drive
 from draftproof.models.hf import HFModel
+from generations import generation_of
 from tiny import fresh_logits, llama
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -64,7 +65,7 @@ def test_after_a_perfect_round_the_draft_has_read_all_of_it() -> None:
     module = llama(torch.float64)
     made = SpeculativeDecoder(HFModel(module), HFModel(module), speculative_config=DRAFTING["draft_model"])
     session = made.target.open()
-    generation = made._generation(session, PROMPT, SamplingParams(max_tokens=40, seed=1), 0, False)
+    generation = generation_of(made, session, PROMPT, SamplingParams(max_tokens=40, seed=1))
     laws: list[Any] = []
     verify = generation.rule.verify
 

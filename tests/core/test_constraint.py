@@ -65,7 +65,7 @@ def test_the_law_is_the_targets_over_what_is_allowed(tensor, temperature):
 def test_the_drafters_pipeline_shares_the_targets_states():
     params = SamplingParams(structured_outputs=ToyGrammar())
     leading = LawPipeline(params, num_prompt_tokens=1, vocab_size=VOCAB)
-    following = LawPipeline(params, num_prompt_tokens=1, vocab_size=VOCAB, follows=leading)
+    following = leading.for_drafter()
     assert following.constraint is leading.constraint is copy.deepcopy(leading.constraint)
 
 

@@ -19,7 +19,7 @@ LAWS = [[0.7, 0.2, 0.1], [0.1, 0.7, 0.2], [0.2, 0.1, 0.7]]
 
 def costs(draft, target, **config):
     made = SpeculativeDecoder(draft, target, speculative_config={"num_speculative_tokens": 3} | config)
-    return next(iter(counted_costs(made).values()))
+    return next(iter(counted_costs(made.target, made.drafter).values()))
 
 
 def test_a_draft_of_fewer_layers_costs_less_and_looking_up_costs_nothing():
@@ -43,7 +43,7 @@ def test_a_model_that_shows_no_weights_counts_as_long_as_the_target():
 
 def test_the_table_is_part_of_the_configuration_and_one_that_is_given_stays():
     made = SpeculativeDecoder(TableModel(LAWS), TableModel(LAWS), speculative_config={"adaptive": "survival"})
-    assert made.config.costs == {"draft_model": counted_costs(made)["draft_model"].as_dict()}
+    assert made.config.costs == {"draft_model": counted_costs(made.target, made.drafter)["draft_model"].as_dict()}
     given = RoundCosts(draft=0.3).as_dict()
     config = {"adaptive": "survival", "costs": given}
     assert SpeculativeDecoder(TableModel(LAWS), TableModel(LAWS), speculative_config=config).config.costs == given

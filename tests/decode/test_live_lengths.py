@@ -8,8 +8,8 @@ from draftproof import SamplingParams, SpeculativeDecoder
 from draftproof.audit.toys import pairs
 from draftproof.core.records import Round, Seconds
 from draftproof.core.round_costs import RoundCosts
-from draftproof.decode.decoder import FOLLOWS_CLOCK
 from draftproof.decode.live_costs import LiveCosts
+from draftproof.decode.speculation import FOLLOWS_CLOCK
 from sampling import assert_law, draw_many, exact_law
 
 PROMPT, TOKENS, SIZE = [0, 1, 0], 2, 3000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 
 from draftproof import SamplingParams, SpeculativeDecoder, TableModel
 from draftproof.audit.mutants import CHAIN_MUTANTS
-from draftproof.decode.monitor import MonitoredRule, monitored
+from draftproof.decode.monitor import MonitoredRule
 from draftproof.errors import UsageError
 
 TARGET = TableModel([[0.6, 0.3, 0.1], [0.2, 0.7, 0.1], [0.1, 0.3, 0.6]])
@@ -65,9 +64,7 @@ def played(made, verify) -> MonitoredRule:
         def verify(self, draft, target_laws, chance):
             return verify(draft, target_laws, chance)
 
-    wrong = copy.copy(made)
-    wrong.rule = Wrong()
-    watched = monitored(wrong)
+    watched = made.with_rule(Wrong()).monitored()
     watched.generate([(0,)] * 10, replace(PARAMS, seed=1))
     return watched.rule
 

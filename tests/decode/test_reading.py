@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from draftproof import SamplingParams, SpeculativeDecoder, TableModel
-from draftproof.decode.batch import Batch
-from draftproof.decode.samples import Sample
+from draftproof.decode.engine import Engine
+from draftproof.decode.result import Update
 from draftproof.drafters.eagle import Eagle
 from draftproof.drafters.medusa import Medusa
 from draftproof.drafters.ngram import NGram
@@ -33,8 +33,12 @@ def make(name: str) -> SpeculativeDecoder:
     return SpeculativeDecoder(DRAFTERS[name](), target, speculative_config={"num_speculative_tokens": 3})
 
 
-def open_samples(decoder: SpeculativeDecoder, params: SamplingParams) -> list[Sample]:
-    return [decoder.sample(decoder.target.open(), tuple(prompt), params, 0) for prompt in PROMPTS]
+def engine_of(decoder: SpeculativeDecoder, params: SamplingParams, heard: list[list[Update]]) -> Engine:
+    """With all prompts asked, to be read in pieces of five tokens."""
+    engine = Engine(decoder.target, decoder.speculation, max_num_seqs=8, prompt_piece=5)
+    for prompt, updates in zip(PROMPTS, heard, strict=True):
+        engine.add_request(decoder.request(prompt, params), on_update=updates.append)
+    return engine
 
 
 @pytest.mark.parametrize("name", DRAFTERS)
@@ -44,25 +48,18 @@ def test_pieces_change_nothing_but_the_passes(name: str) -> None:
     decoder = make(name)
     params = SamplingParams(seed=2, max_tokens=12)
     wanted = [decoder.generate(prompt, params) for prompt in PROMPTS]
-    batch = Batch(piece=5)
-    samples = batch.samples = open_samples(decoder, params)
-    rounds = 0
-    while batch.samples:
-        batch.round()
-        rounds += 1
-        if rounds == 1:
-            assert [sample.unread for sample in samples[::2]] == [23, 21] and samples[1].rounds
-    for sample, whole in zip(samples, wanted, strict=True):
-        mine = sample.completion(decoder.statistics([sample], params), False)
-        assert mine.token_ids == whole.token_ids
-        assert [record.draft_tokens for record in mine.rounds] == [record.draft_tokens for record in whole.rounds]
+    heard: list[list[Update]] = [[] for _ in PROMPTS]
+    engine = engine_of(decoder, params, heard)
+    results = {output.request_id: output.result for output in engine.step()}
+    assert [len(updates) for updates in heard] == [0, 1, 0] and engine.num_tokens == 5 + 1 + len(heard[1][0].token_ids)
+    while engine.has_unfinished_requests():
+        results |= {output.request_id: output.result for output in engine.step()}
+    for number, whole in enumerate(wanted):
+        assert results[number].token_ids == whole.token_ids
+        assert [record.draft_tokens for record in results[number].rounds] == [record.draft_tokens for record in whole.rounds]
 
 
 def test_a_scored_prompt_is_read_by_its_round() -> None:
-    decoder = make("ngram")
-    params = SamplingParams(seed=2, max_tokens=3, prompt_logprobs=0)
-    batch = Batch(piece=5)
-    samples = batch.samples = open_samples(decoder, params)
-    batch.round()
-    assert all(sample.rounds for sample in samples)
-    assert [len(sample.generation.prompt_logprobs) for sample in samples] == [len(prompt) for prompt in PROMPTS]
+    heard: list[list[Update]] = [[] for _ in PROMPTS]
+    engine_of(make("ngram"), SamplingParams(seed=2, max_tokens=3, prompt_logprobs=0), heard).step()
+    assert [len(updates[0].prompt_logprobs or ()) for updates in heard] == [len(prompt) for prompt in PROMPTS]

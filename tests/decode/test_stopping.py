@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from draftproof import SamplingParams, SpeculativeDecoder, TableModel
-from draftproof.decode.drive import drive
+from draftproof.decode.passes import drive
 from draftproof.drafters.draft_model import DraftModel
+from generations import generation_of
 from tiny import llama, word_tokenizer
 from tokenizers_in_code import byte_level
 
@@ -54,7 +55,7 @@ def test_an_end_inside_a_tree_ends_the_text_and_the_cache():
     for seed in range(4):
         params = SamplingParams(max_tokens=20, stop_token_ids=[12], seed=seed)
         session = target.open()
-        generation = made._generation(session, (10,), params, 0, False)
+        generation = generation_of(made, session, (10,), params)
         record = drive(generation.round())
         assert record.tokens == (11, 12) and record.origins == ("draft", "draft") and record.num_accepted_tokens == 2
         assert tuple(generation.context) == tuple(session.tokens) == (10, 11, 12)
@@ -66,7 +67,7 @@ def test_the_cache_ends_where_the_text_ends():
     made = self_drafting(chain())
     session = made.target.open()
     params = SamplingParams(temperature=0, max_tokens=20, stop_token_ids=[13], seed=0)
-    generation = made._generation(session, (10,), params, 0, False)
+    generation = generation_of(made, session, (10,), params)
     while not generation.finished:
         drive(generation.round())
     assert tuple(generation.context) == (10, 11, 12, 13)

@@ -10,8 +10,8 @@ import torch
 from draftproof import SamplingParams, SpeculativeDecoder, TableModel
 from draftproof.core.records import Round
 from draftproof.core.round_costs import RoundCosts
-from draftproof.decode.adapt import by_level
 from draftproof.decode.config import SpeculativeConfig
+from draftproof.decode.controllers import by_level
 from draftproof.decode.length import LengthController, Member, Situation
 from draftproof.decode.lengths import LENGTHS
 from draftproof.decode.lengths.auto_off import Ledger

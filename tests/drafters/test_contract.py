@@ -16,8 +16,8 @@ from draftproof.core.pipeline import LawPipeline
 from draftproof.core.round_costs import RoundCosts
 from draftproof.core.rules import RULES
 from draftproof.core.tree import TreeShape
-from draftproof.decode.drive import drive
 from draftproof.decode.measured_costs import measured_costs
+from draftproof.decode.passes import drive
 from draftproof.drafters.auto import Auto
 from draftproof.drafters.builder import DraftBuilder
 from draftproof.drafters.draft_model import DraftModel
@@ -130,7 +130,7 @@ def test_a_seed_gives_one_text_whatever_the_clock_says(drafter, setting, monkeyp
         for module in [module for name, module in sys.modules.items() if name.startswith("draftproof.")]:
             if hasattr(module, "perf_counter"):
                 monkeypatch.setattr(module, "perf_counter", look)
-        monkeypatch.setattr("draftproof.decode.adapt.measured_costs", partial(measured_costs, clock=look))
+        monkeypatch.setattr("draftproof.decode.cost_tables.measured_costs", partial(measured_costs, clock=look))
         made = SpeculativeDecoder(drafter, UNEVEN, speculative_config={"num_speculative_tokens": 4} | setting)
         results = [made.generate(PROMPT, SamplingParams(max_tokens=16, seed=seed)) for seed in range(2)]
         texts.add(tuple(result.token_ids for result in results))

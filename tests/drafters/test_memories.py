@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from draftproof import SamplingParams, SpeculativeDecoder, TableModel
-from draftproof.decode.decoder import FOLLOWS_MEMORY
+from draftproof.decode.speculation import FOLLOWS_MEMORY, Speculation
 from draftproof.drafters.auto import Auto
 from draftproof.drafters.retrieval import Retrieval
 from draftproof.drafters.stores.memory import Memory, take_opening
 from draftproof.drafters.stores.suffix_array import SuffixArray, build_suffix_array
 from draftproof.drafters.suffix import Suffix
+from generations import generation_of
 
 PROMPT = [0, 1, 2, 0, 1]
 TARGET = TableModel([[0.6, 0.2, 0.2], [0.2, 0.6, 0.2], [0.2, 0.2, 0.6]])
@@ -31,23 +32,22 @@ def test_no_two_requests_that_share_a_memory_have_a_number():
 
 
 @pytest.mark.parametrize("rule", ["token", "match"])
-def test_the_seed_again_over_a_store_has_coins_of_its_own_where_drafts_shape_the_text(rule):
+def test_the_seed_again_over_a_store_has_coins_of_its_own_where_drafts_shape_the_text(rule, monkeypatch):
     """Under `match` the text follows the seed, with the store or without."""
     config = {"num_speculative_tokens": 3, "rule": rule}
     made = SpeculativeDecoder(Suffix(max_cached_requests=4), TARGET, speculative_config=config)
     params = SamplingParams(max_tokens=8, seed=3)
     streams = []
-    generation = made._generation
+    chance_of = Speculation.chance_of
 
     def watched(*asked):
-        running = generation(*asked)
-        streams.append(running.chance_at(0).key)
-        return running
+        streams.append((chance := chance_of(*asked))(0).key)
+        return chance
 
-    made._generation = watched
+    monkeypatch.setattr(Speculation, "chance_of", watched)
     for _ in range(3):
         made.generate(PROMPT, params)
-    plain = made.plain._generation(made.target.open(), tuple(PROMPT), params, 0, False).chance_at(0).key
+    plain = generation_of(made.plain, TARGET.open(), PROMPT, params).chance_at(0).key
     assert (set(streams) == {plain}) if rule == "match" else (len({plain, *streams}) == 4)
 
 
@@ -60,7 +60,7 @@ def test_a_drafter_of_several_has_the_memories_of_all_and_every_one_is_numbered(
     alone = SpeculativeDecoder(second, TARGET, speculative_config=config)
     keys = set()
     for decoder in (both, alone, both):
-        keys.add(decoder._stream(tuple(PROMPT), SamplingParams(seed=3), 0))
+        keys.add(decoder.speculation.chance_of(tuple(PROMPT), SamplingParams(seed=3), 0)(0).key)
     assert len(keys) == 3 and [memory.num_openings for memory in made.memories] == [3, 3]
 
 
@@ -70,7 +70,7 @@ def test_what_was_written_before_is_in_the_stream_by_its_content():
     def key(*text, rule="token"):
         drafter = Retrieval(SuffixArray(build_suffix_array([np.asarray(text)])), trees=False)
         made = SpeculativeDecoder(drafter, TARGET, speculative_config={"num_speculative_tokens": 2, "rule": rule})
-        return made._stream(tuple(PROMPT), SamplingParams(seed=3), 0)
+        return made.speculation.chance_of(tuple(PROMPT), SamplingParams(seed=3), 0)(0).key
 
     assert key(0, 1, 2) == key(0, 1, 2) != key(0, 1, 1)
     assert key(0, 1, 2, rule="match") == key(0, 1, 1, rule="match")

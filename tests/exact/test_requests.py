@@ -121,7 +121,7 @@ def plant(monkeypatch, fault):
     if fault == "copy":
         monkeypatch.setattr("draftproof.decode.base.with_seeds_of_their_own", list)
     else:
-        monkeypatch.setattr("draftproof.decode.decoder.stream_key", keyed[fault])
+        monkeypatch.setattr("draftproof.decode.speculation.stream_key", keyed[fault])
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from draftproof import SamplingParams, SpeculativeDecoder
-from draftproof.decode.possible import methods_possible
+from draftproof.decode.available_methods import methods_possible
 from draftproof.errors import UsageError
 from draftproof.heads import shipped
 from draftproof.heads.eagle3 import Eagle3

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from draftproof import SamplingParams, SpeculativeDecoder
+from draftproof.decode.result import Update
 from draftproof.models.protocol import Step
 from draftproof.serve.prefix_cache import PrefixCache
-from draftproof.serve.scheduler import Scheduler, Update, Work
+from draftproof.serve.scheduler import Scheduler, Work
 from serving import make_decoder, tokenizer
 
 PROMPTS = (
@@ -28,8 +29,8 @@ class Asked:
     def __init__(self, scheduler: Scheduler, decoder: SpeculativeDecoder, prompt: Any, **params: Any) -> None:
         self.updates: list[Update] = []
         self.cancel = threading.Event()
-        ids, complete = decoder.request(prompt, SamplingParams(**{"seed": 3, "max_tokens": 24} | params))
-        scheduler.add(Work(decoder, ids, complete, self.updates.append, self.cancel))
+        request = decoder.request(prompt, SamplingParams(**{"seed": 3, "max_tokens": 24} | params))
+        scheduler.add(Work(decoder, request, self.updates.append, self.cancel))
 
     @property
     def texts(self) -> list[str]:
@@ -46,7 +47,7 @@ def make_scheduler(
 ) -> Scheduler:
     measure: Callable[[int], int] = decoder.target.session_bytes  # type: ignore[attr-defined]
     prefixes = PrefixCache(prefix_bytes, measure)
-    return Scheduler(decoder.target, prefixes, max_num_seqs=max_num_seqs, piece=piece, draft_length=decoder.draft_schedule)
+    return Scheduler(decoder, prefixes, max_num_seqs=max_num_seqs, piece=piece)
 
 
 def run(scheduler: Scheduler) -> int:
@@ -218,10 +219,10 @@ def test_kept_beginnings_stay_within_their_memory() -> None:
     def keep(token: int, length: int = 40) -> None:
         session = decoder.target.open()
         decoder.target.extend_many([Step(session, [token] * length)])
-        cache.put(session)
+        cache.put((), session)
 
     def knows(token: int) -> int:
-        copy = cache.copy((token,) * 30)
+        copy = cache.find((token,) * 30)
         return 0 if copy is None else copy.length
 
     keep(1)

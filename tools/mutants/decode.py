@@ -5,6 +5,7 @@ from __future__ import annotations
 from mutants.fault import Fault
 
 BATCH = ("decode/test_batch.py",)
+ENGINE = ("decode/test_engine.py", "decode/test_batch.py", "decode/test_chat.py")
 STOPPING = ("decode/test_text_edges.py", "decode/test_stopping.py")
 LENGTHS = (
     "decode/test_length_controller.py",
@@ -57,19 +58,74 @@ DECODE: tuple[Fault, ...] = (
         BATCH,
     ),
     Fault(
-        "decode/rows.py",
-        "while waiting and len(batch.samples) < batch_size:",
-        "while waiting and len(batch.samples) <= batch_size:",
+        "decode/engine.py",
+        "if len(self._running) >= self._max_num_seqs:",
+        "if len(self._running) > self._max_num_seqs:",
         "a batch holds one row too many",
         BATCH,
     ),
     Fault(
-        "decode/rows.py",
-        "session = self._fork(source, len(prompt) - 1)",
-        "session = self._fork(source, len(prompt) - 2)",
+        "decode/engine.py",
+        "            if not self._is_being_read(job, index):\n",
+        "            if self._running or not self._is_being_read(job, index):\n",
+        "samples of one prompt do not wait for the one that reads it",
+        ENGINE,
+    ),
+    Fault(
+        "decode/engine.py",
+        "        return self.kept is None and not scores and not states\n",
+        "        return self.kept is None and not scores\n",
+        "a head goes on from a prompt whose hidden states it has not seen",
+        ENGINE,
+    ),
+    Fault(
+        "decode/engine.py",
+        '            self._end_unopened(job, index, "abort")\n',
+        "            self._open(job, index)\n",
+        "a request that was cancelled while it waited is opened",
+        ENGINE,
+    ),
+    Fault(
+        "decode/engine.py",
+        "            self._prefixes.trim(self._due)\n\n    def _statistics",
+        "\n    def _statistics",
+        "the session of a prompt that nobody waits for stays open",
+        ENGINE,
+    ),
+    Fault(
+        "decode/engine.py",
+        "                self._batch.remove(text.sample)\n",
+        "                pass\n",
+        "an aborted text goes on in the batch",
+        ENGINE,
+    ),
+    Fault(
+        "decode/engine.py",
+        "            if not isinstance(error, Exception) or not belongs_to_one_row(error):\n",
+        "            if True:\n",
+        "a drafter that finds no memory fails every text",
+        ENGINE,
+    ),
+    Fault(
+        "decode/prefixes.py",
+        "if wanted in self._kept and not due.get(wanted):",
+        "if wanted in self._kept:",
+        "the first of several texts that wait takes the kept session away from the others",
+        ENGINE,
+    ),
+    Fault(
+        "decode/sequences.py",
+        "    number = request.first_index + index\n",
+        "    number = index\n",
+        "equal rows inside transformers draw the same text",
+        ("hf/test_generate.py",),
+    ),
+    Fault(
+        "decode/prefixes.py",
+        "return None if source is None or length == 0 else forked(source, length)",
+        "return None if source is None or length == 0 else forked(source, length - 1)",
         "a forked session has read one token less",
         BATCH,
-        survives="nothing but time is lost: the row reads the token again with its first pass",
     ),
     Fault(
         "decode/schedule.py",

@@ -26,8 +26,8 @@ from draftproof.core.params import SamplingParams
 from draftproof.core.pipeline import LawPipeline
 from draftproof.core.rules import RULES
 from draftproof.core.rules.protocol import Rule
-from draftproof.decode.drive import drive
 from draftproof.decode.generation import Generation, Proposed
+from draftproof.decode.passes import drive
 from draftproof.decode.stopping import Stopper
 from draftproof.drafters.protocol import Request
 from draftproof.models.protocol import LanguageModel

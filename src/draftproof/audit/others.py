@@ -26,8 +26,8 @@ from draftproof.core.params import SamplingParams
 from draftproof.core.pipeline import LawPipeline
 from draftproof.core.rules import RULES
 from draftproof.core.rules.protocol import Rule
-from draftproof.decode.drive import drive
 from draftproof.decode.generation import Generation
+from draftproof.decode.passes import drive
 from draftproof.drafters.builder import DraftBuilder
 from draftproof.drafters.draft_model import DraftModel
 from draftproof.drafters.other_tokenizer import OtherTokenizer, OtherTokenizerSession

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -19,6 +20,7 @@ from draftproof.core.chance import Purpose
 from draftproof.core.enumerate import EnumeratingChance, outcomes, round_key
 from draftproof.core.params import SamplingParams
 from draftproof.decode.decoder import SpeculativeDecoder
+from draftproof.decode.speculation import ChanceAt, Speculation
 from draftproof.drafters.ngram_cache import NGramCache
 from draftproof.drafters.protocol import Drafter
 from draftproof.drafters.retrieval import Retrieval
@@ -45,20 +47,29 @@ class RoundOfStream(EnumeratingChance):
         return self.world._choose(bounds, last, purpose, node)
 
 
-class EnumeratedDecoder(SpeculativeDecoder):
-    """A decoder whose coins are those of `world`."""
+@dataclass(frozen=True, eq=False)
+class EnumeratedSpeculation(Speculation):
+    """Speculation whose coins are those of `world`."""
 
-    world: EnumeratingChance
+    world: EnumeratingChance | None = None
 
-    def _generation(self, *asked: Any, **options: Any) -> Any:
-        generation, world = super()._generation(*asked, **options), self.world
-        keyed = generation.chance_at
+    def chance_of(self, prompt: tuple[int, ...], params: SamplingParams, index: int) -> ChanceAt:
+        keyed = super().chance_of(prompt, params, index)
 
         def chance_at(start: int) -> RoundOfStream:
-            return RoundOfStream(start, (), {}, True, round_key, world=world, stream=keyed(start).key)  # type: ignore[attr-defined]
+            return RoundOfStream(start, (), {}, True, round_key, world=self.world, stream=keyed(start).key)  # type: ignore[attr-defined]
 
-        generation.chance_at = chance_at
-        return generation
+        return chance_at
+
+
+class EnumeratedDecoder(SpeculativeDecoder):
+    """A decoder whose coins are those of a world."""
+
+    def in_world(self, world: EnumeratingChance) -> EnumeratedDecoder:
+        """A copy whose coins are those of `world`."""
+        made, how = copy(self), self.speculation
+        made._speculation = EnumeratedSpeculation(how.config, how.drafter, how.rule, world)
+        return made
 
 
 @dataclass(frozen=True)
@@ -80,8 +91,7 @@ class Case:
 
     def texts(self, world: EnumeratingChance) -> tuple[Text, ...]:
         """One run: as a list, or one after the other over the same decoder."""
-        made = self.make()
-        made.world = world
+        made = self.make().in_world(world)
         prompts = [list(prompt) for prompt in self.prompts]
         if self.together:
             return tuple(result.token_ids for result in made.generate(prompts, self.params()))
@@ -90,8 +100,7 @@ class Case:
             if found and self.knowing == "prediction":
                 params = replace(params, prediction=found[0])
             if found and self.knowing == "corpus":
-                made = over_corpus(made, (*prompt, *found[0]))
-                made.world = world
+                made = over_corpus(made, (*prompt, *found[0])).in_world(world)
             found.append(made.generate(prompt, params).token_ids)
         return tuple(found)
 

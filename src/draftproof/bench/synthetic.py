@@ -66,5 +66,4 @@ def make_synthetic(decoder: SpeculativeDecoder, rates: Sequence[float], greedy: 
     if decoder.drafter is not None and decoder.drafter.trees:
         raise UsageError("--synthetic-alpha is for chains; this drafter makes trees")
     natural = RULES["match"] if greedy else decoder.rule
-    decoder.rule = SyntheticRule(natural, tuple(rates))
-    return decoder
+    return decoder.with_rule(SyntheticRule(natural, tuple(rates)))

@@ -5,7 +5,6 @@ Everything the flags say is checked before a model is loaded. One run is in `sin
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,9 +20,6 @@ from draftproof.errors import UsageError
 if TYPE_CHECKING:
     from draftproof.core.params import SamplingParams
     from draftproof.decode.decoder import SpeculativeDecoder
-
-SEED_BITS = 53
-"""A seed drawn here survives readers of JSON that keep numbers as doubles."""
 
 Prompt = Annotated[
     str | None,
@@ -223,6 +219,7 @@ def complete_params(decoder: SpeculativeDecoder, prompt: Sequence[int], override
     """The flags over what the model's generation config says, for the ids `prompt`, with a seed.
 
     Where --temperature asks for sampling, transformers' silent top_k of 50 is left out: nobody has said it."""
+    from draftproof.core.chance import fresh_seed
     from draftproof.core.params import SamplingParams
 
     config = decoder.target.generation_config
@@ -237,7 +234,7 @@ def complete_params(decoder: SpeculativeDecoder, prompt: Sequence[int], override
             **unsaid | dict(overrides),
         )
     options.check_effect(overrides, params)
-    return params if params.seed is not None else replace(params, seed=secrets.randbits(SEED_BITS))
+    return params if params.seed is not None else replace(params, seed=fresh_seed())
 
 
 def surroundings(decoder: SpeculativeDecoder, params: SamplingParams, text: str) -> dict[str, Any]:

@@ -26,9 +26,9 @@ from draftproof.report.tables import json_line
 if TYPE_CHECKING:
     from draftproof.core.params import SamplingParams
     from draftproof.decode.decoder import SpeculativeDecoder
+    from draftproof.decode.request import GenerationRequest
     from draftproof.decode.result import Result
 
-Request = tuple[tuple[int, ...], "SamplingParams"]
 Load = Callable[[Mapping[str, Any], Mapping[str, Any]], "SpeculativeDecoder"]
 Complete = Callable[["SpeculativeDecoder", Any, Mapping[str, Any]], "SamplingParams"]
 
@@ -83,21 +83,21 @@ def _run(
     decoder: SpeculativeDecoder,
     flags: Mapping[str, Any],
     lines: Sequence[Line],
-    requests: Sequence[Request],
+    requests: Sequence[GenerationRequest],
     digests: Sequence[str],
     due: Sequence[int],
 ) -> dict[str, Any]:
     from draftproof.cli.progress import telling
-    from draftproof.decode.memory import in_words
+    from draftproof.decode.memory import fitting_batch_size, in_words
 
-    prompts, params = [requests[place][0] for place in due], [requests[place][1] for place in due]
-    size, needed = decoder.batch_bytes(prompts, params, batch_size=flags["batch_size"])
+    wanted = [requests[place] for place in due]
+    size, needed = fitting_batch_size(decoder.target, decoder.speculation, wanted, flags["batch_size"])
     memory = "" if needed is None else f"; at most {in_words(needed)} beside the weights"
     print(f"{len(due)} prompts, {size} at a time{memory}", file=sys.stderr)
     begin, tokens, failed = perf_counter(), 0, 0
     with flags["out"].open("a", encoding="utf-8", newline="\n") as out, telling() as tell:
         tell("prompts", 0, len(due))
-        for done, (index, result) in enumerate(decoder.as_finished(prompts, params, batch_size=size), 1):
+        for done, (index, result) in enumerate(decoder.engine(size).run(wanted), 1):
             place = due[index]
             out.write(json_line(_document(lines[place], digests[place], result), ascii_only=False) + "\n")
             out.flush()
@@ -115,7 +115,7 @@ def _request(
     overrides: Mapping[str, Any],
     chat: Mapping[str, Any],
     complete: Complete,
-) -> Request:
+) -> GenerationRequest:
     try:
         prompt = line.prompt
         if isinstance(prompt, str):
@@ -126,15 +126,14 @@ def _request(
         raise UsageError(f"{flags['file']} line {line.number}: {error}") from error
 
 
-def _digest(decoder: SpeculativeDecoder, request: Request, is_seeded: bool) -> str:
+def _digest(decoder: SpeculativeDecoder, request: GenerationRequest, is_seeded: bool) -> str:
     """What tells a request from every other. A seed that was drawn for it is no part of it, and neither are costs, which are
     measured anew by every run."""
     from draftproof.decode.record import params_as_dict
 
-    ids, params = request
-    params = params if is_seeded else replace(params, seed=None)
+    params = request.params if is_seeded else replace(request.params, seed=None)
     config = {key: value for key, value in decoder.config.as_dict().items() if key != "costs"}
-    asked = [decoder.target.name, config, ids, params_as_dict(params)]
+    asked = [decoder.target.name, config, request.prompt_token_ids, params_as_dict(params)]
     return sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
 
 

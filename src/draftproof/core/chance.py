@@ -11,6 +11,7 @@ integers, NumPy and torch give the same bits. `core/enumerate.py` holds the sour
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -100,10 +101,18 @@ def stream_key(
     return high, low
 
 
+SEED_BITS = 53
+"""Of every seed that nobody gave: it survives readers of JSON that keep numbers as doubles."""
+
+
+def fresh_seed() -> int:
+    """The seed of a request that brings none."""
+    return secrets.randbits(SEED_BITS)
+
+
 def copy_seed(seed: int, copy: int) -> int:
-    """The seed of the `copy`-th (from 1) further request with this seed and the same prompt. 53 bits, so that it survives
-    readers of JSON that keep numbers as doubles."""
-    return _hashed((seed, copy), purpose=b"copy") >> 11
+    """The seed of the `copy`-th (from 1) further request with this seed and the same prompt; of SEED_BITS."""
+    return _hashed((seed, copy), purpose=b"copy") >> 64 - SEED_BITS
 
 
 def _hashed(words: Sequence[int], purpose: bytes = b"stream") -> int:

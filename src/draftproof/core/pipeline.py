@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -34,10 +35,9 @@ Path = Sequence[int]
 
 
 class LawPipeline:
-    """The laws of one request's next tokens. Made once a request; not for use by two threads at once.
+    """The laws of one text's next tokens. Made once a text; not for use by two threads at once.
 
-    greedy: temperature is 0, every law is one-hot. reads_history: the law of a row depends on the tokens before it. follows:
-    the target's pipeline, for that of a drafter: the states of logits processors are its own.
+    greedy: temperature is 0, every law is one-hot. reads_history: the law of a row depends on the tokens before it.
     UsageError when a token id of `params` is outside the vocabulary, no token is left, or bad words are not resolved."""
 
     def __init__(
@@ -47,24 +47,28 @@ class LawPipeline:
         num_prompt_tokens: int,
         vocab_size: int,
         eos_token_ids: Sequence[int] = (),
-        follows: LawPipeline | None = None,
     ) -> None:
         self.params, self.num_prompt_tokens, self.vocab_size = params, num_prompt_tokens, vocab_size
         self.eos_token_ids = tuple(eos_token_ids)
         self.greedy = params.temperature == 0
         self._penalties = Penalties(params, num_prompt_tokens, vocab_size)
         self._bans = Bans(params, num_prompt_tokens, vocab_size, self.eos_token_ids)
-        leader, leading_warpers = (None, None) if follows is None else (follows._processors, follows._warpers)
-        self._processors: Processors = Processors(params.logits_processors, leader)
-        self._warpers: Processors = Processors(() if self.greedy else params.logits_warpers, leading_warpers)
-        self.constraint: Constraint | None = (
-            _constraint(params, num_prompt_tokens, vocab_size) if follows is None else follows.constraint
-        )
+        self._processors = Processors(params.logits_processors)
+        self._warpers = Processors(() if self.greedy else params.logits_warpers)
+        self.constraint = _constraint(params, num_prompt_tokens, vocab_size)
         self._truncation = Truncation.of(params, vocab_size)
         called = self.constraint is not None or bool(self._processors)
         self._edits = self._bans.biased or self._bans.active or self._penalties.active or called
         self.reads_history = self._bans.reads_history or self._penalties.active or called or bool(self._warpers)
         self._held: list[Array] = []
+
+    def for_drafter(self) -> LawPipeline:
+        """The same laws for whoever drafts: the states of logits processors are its own, and follow the target's."""
+        follower = copy(self)
+        follower._processors = Processors(self.params.logits_processors, self._processors)
+        follower._warpers = Processors(() if self.greedy else self.params.logits_warpers, self._warpers)
+        follower._held = []
+        return follower
 
     def law(self, logits: Array, context: Sequence[int], path: Path = ()) -> Array:
         """The law [vocab] of the token after `context + path`.
@@ -203,6 +207,12 @@ class LawPipeline:
         bad = np.isnan(raw) if np.isnan(raw).any() else np.isposinf(raw)
         first = f" (first at token {int(bad.argmax())})" if bad.any() else ""
         return InvalidLogitsError(f"{where} {fault.format(first)}", f"the logits {fault.format('')}")
+
+
+def check_laws(params: SamplingParams, *, num_prompt_tokens: int, vocab_size: int, eos_token_ids: Sequence[int] = ()) -> None:
+    """The UsageError that a `LawPipeline` of these would raise, before any text is begun."""
+    Bans(params, num_prompt_tokens, vocab_size, tuple(eos_token_ids))
+    _constraint(params, num_prompt_tokens, vocab_size)
 
 
 def _constraint(params: SamplingParams, num_prompt_tokens: int, vocab_size: int) -> Constraint | None:

@@ -62,8 +62,8 @@ class Batch:
 
     def round(self) -> list[Sample]:
         """One round of every sample, or a piece of its prompt. Those that have ended leave, their drafters closed, and are
-        returned; their target
-        sessions stay open. Whatever this raises is no sample's own error, and all of them are closed."""
+        returned; their target sessions
+        stay open. Whatever this raises is no sample's own error, and all of them are closed."""
         begun: list[_Turn] = []
         try:
             begun.extend(self._turns())
@@ -74,6 +74,11 @@ class Batch:
             self.close()
             raise
         return self._leave()
+
+    def remove(self, sample: Sample) -> None:
+        """Let a sample leave between two rounds, its drafter closed."""
+        self.samples = [other for other in self.samples if other is not sample]
+        sample.generation.close()
 
     def close(self) -> None:
         """Free every sample's drafter and forget the samples."""
@@ -103,9 +108,8 @@ class Batch:
 
     def _leave(self) -> list[Sample]:
         left = [sample for sample in self.samples if sample.ended()]
-        self.samples = [sample for sample in self.samples if not any(sample is other for other in left)]
         for sample in left:
-            sample.generation.close()
+            self.remove(sample)
         return left
 
 

@@ -11,40 +11,46 @@ import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from draftproof.core.history import common_prefix
 from draftproof.core.params import SamplingParams
 from draftproof.core.records import Round
-from draftproof.decode.batch import set_draft_length
-from draftproof.decode.many import finished
+from draftproof.decode.engine import Engine
+from draftproof.decode.kept_sessions import KeptSessions
 from draftproof.decode.prompts import Prompt, is_batch
+from draftproof.decode.request import GenerationRequest
 from draftproof.decode.result import Piece, Result
 from draftproof.decode.samples import Cancel
 from draftproof.decode.template import NO_OPTIONS, Message, TemplateKeys, TemplateOptions
-from draftproof.drafters.protocol import Drafter, DraftSession, Renewable, Request
 from draftproof.errors import UsageError
-from draftproof.models.protocol import Session
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from draftproof.decode.base import Decoder
+
+class Conversing(Protocol):
+    """What a conversation needs of a `Decoder`."""
+
+    tokenizer: Any
+
+    def prompt_ids(self, prompt: Any, **chat: Unpack[TemplateKeys]) -> tuple[int, ...]: ...
+
+    def request(self, prompt: Any, params: SamplingParams | None, **chat: Unpack[TemplateKeys]) -> GenerationRequest: ...
+
+    def engine(self, max_num_seqs: int) -> Engine: ...
 
 
 class DecoderSession:
     """Prompts that mostly continue one another, one at a time; a context manager. Closing it frees what has been read."""
 
-    def __init__(self, decoder: Decoder) -> None:
-        self._decoder = decoder
-        self._target: Session | None = None
-        self._drafting: DraftSession | None = None
+    def __init__(self, decoder: Conversing) -> None:
+        self._decoder, self._kept = decoder, KeptSessions()
         self._turn = threading.Lock()
 
     @property
     def num_tokens(self) -> int:
         """Tokens read and kept."""
-        return 0 if self._target is None else self._target.length
+        return self._kept.num_tokens
 
     def generate(
         self,
@@ -69,17 +75,14 @@ class DecoderSession:
         """Like the decoder's `stream`. UsageError for several prompts or samples, and while another turn runs."""
         if is_batch(prompt):
             raise UsageError("a session takes one prompt at a time")
-        ids, complete = self._decoder.request(prompt, params, **chat)
-        if complete.n != 1:
-            raise UsageError(f"a session takes one text at a time; n is {complete.n}")
-        return self._run(ids, complete, on_round, cancel)
+        request = self._decoder.request(prompt, params, **chat)
+        if request.params.n != 1:
+            raise UsageError(f"a session takes one text at a time; n is {request.params.n}")
+        return self._run(request, on_round, cancel)
 
     def close(self) -> None:
         """Free everything. Idempotent; a later turn starts cold."""
-        for session in (self._target, self._drafting):
-            if session is not None:
-                session.close()
-        self._target = self._drafting = None
+        self._kept.close()
 
     def __enter__(self) -> DecoderSession:
         return self
@@ -88,20 +91,10 @@ class DecoderSession:
         self.close()
 
     def _run(
-        self,
-        ids: tuple[int, ...],
-        params: SamplingParams,
-        on_round: Callable[[Round], None] | None,
-        cancel: Cancel | None,
+        self, request: GenerationRequest, on_round: Callable[[Round], None] | None, cancel: Cancel | None
     ) -> Generator[Piece, None, Result]:
         with self._one_at_a_time():
-            decoder, target = self._decoder, self._rolled_back(ids, params)
-            sample = decoder.sample(
-                target, ids, params, 0, streams=True, on_round=on_round, cancel=cancel, open_drafter=self._open_drafter
-            )
-            set_draft_length(sample, decoder.draft_schedule, 1)
-            yield from sample.pieces()
-            return finished(decoder, (ids, params), {0: sample})
+            return (yield from self._decoder.engine(1).stream(request, on_round=on_round, cancel=cancel, kept=self._kept))
 
     @contextmanager
     def _one_at_a_time(self) -> Generator[None, None, None]:
@@ -119,28 +112,6 @@ class DecoderSession:
         finally:
             self._turn.release()
 
-    def _rolled_back(self, ids: tuple[int, ...], params: SamplingParams) -> Session:
-        """The target's session, having read the longest prefix of `ids` that it can keep."""
-        if self._target is None:
-            self._target = self._decoder.target.open()
-        drafter = self._decoder.drafter_for(params)
-        if self._drafting is not None and (drafter is None or not isinstance(self._drafting, Renewable)):
-            self._drafting.close()
-            self._drafting = None
-        starts_blind = self._drafting is None and self._decoder.reads_states(params)
-        reads_all = starts_blind or params.prompt_logprobs is not None
-        self._target.rollback(0 if reads_all else common_prefix(self._target.tokens, ids[:-1]))
-        return self._target
-
-    def _open_drafter(self, drafter: Drafter, request: Request) -> DraftSession:
-        """The drafter's session for this turn: the last turn's, told where it stands, or a new one."""
-        kept: Any = self._drafting  # anything but a Renewable has been closed before
-        if kept is None:
-            kept = self._drafting = drafter.open(request)
-        else:
-            kept.renew(request, self.num_tokens)
-        return kept
-
 
 class Chat:
     """A conversation with a model that has a chat template; a context manager.
@@ -149,7 +120,7 @@ class Chat:
 
     def __init__(
         self,
-        decoder: Decoder,
+        decoder: Conversing,
         *,
         system: str | None = None,
         messages: Sequence[Message] = (),

@@ -40,7 +40,7 @@ class SpeculativeConfig:
     left out. adaptive: a name in LENGTHS, true for "survival", false for "fixed"; num_speculative_tokens is then the longest
     draft. auto_off: stop drafting where it costs more than it gives, so that a text of 200 tokens takes at most this share of
     work beyond plain decoding; true is 0.03, and the default wherever lengths are weighed against costs. costs: the table they
-    are weighed by (see `RoundCosts`), for all drafters or by drafter; unless given, measured when the decoder is made where
+    are weighed by (see `RoundCosts`), for all drafters or by drafter; unless given, measured before the first text where
     the text follows the seed whatever is drafted, else counted from the models. options: the keys that only this method reads,
     as given (see `option`)."""
 

@@ -9,15 +9,12 @@ those for an accelerator are estimates from its bandwidth, not measured.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from draftproof.core.round_costs import RoundCosts
 from draftproof.drafters.protocol import Drafter
 from draftproof.models.protocol import LanguageModel
 from draftproof.models.steps import device_kind
-
-if TYPE_CHECKING:
-    from draftproof.decode.decoder import SpeculativeDecoder
 
 Curve = tuple[tuple[int, float], ...]
 
@@ -33,17 +30,15 @@ FIXED = 0.02
 """What a round that drafts takes outside passes, in passes over one token."""
 
 
-def counted_costs(decoder: SpeculativeDecoder) -> dict[str, RoundCosts]:
-    """Drafter -> costs, of every drafter `decoder` has."""
-    assert decoder.drafter is not None
-    target = decoder.target
+def counted_costs(target: LanguageModel, drafter: Drafter) -> dict[str, RoundCosts]:
+    """Name -> costs, of every drafter that `drafter` is or chooses from."""
     on_cpu = device_kind(target.device) == "cpu"
     curve = _curve(_weights(target.module)) if on_cpu else ACCELERATOR
     (_, last), reads = curve[-1], curve[-1][0] - 1
     token = (last - 1.0) / reads
     found = {}
-    for name, drafter in decoder.drafter.members.items():
-        step = _step(drafter, target, LAYER_ON_CPU if on_cpu else LAYER_ON_ACCELERATOR)
+    for name, member in drafter.members.items():
+        step = _step(member, target, LAYER_ON_CPU if on_cpu else LAYER_ON_ACCELERATOR)
         found[name] = RoundCosts(curve, draft=step, read=step * token, prompt=token, fixed=FIXED)
     return found
 

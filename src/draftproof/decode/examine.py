@@ -96,8 +96,8 @@ def describe_model(model: Any) -> dict[str, Any]:
 def describe_pair(target: Any, draft: Any, name: str | None) -> dict[str, Any]:
     """The vocabularies' match and the methods; without a draft model, the methods alone. A name that is no model's may be the
     folder of a drafter."""
+    from draftproof.decode.available_methods import methods_possible
     from draftproof.decode.build import check_vocabularies
-    from draftproof.decode.possible import methods_possible
 
     folder = name if isinstance(draft, UsageError) and name is not None and Path(name).is_dir() else None
     found: dict[str, Any] = {"methods": methods_possible(target, draft, folder)}

@@ -1,4 +1,4 @@
-"""The table of costs of a pair, measured once when it is loaded, for drafts whose length adapts and cannot change the text
+"""The table of costs of a pair, measured once before its first text, for drafts whose length adapts and cannot change the text
 (elsewhere costs are counted: `counted_costs`), and for `live`.
 
 Medians of some passes, as many as fit into a few seconds. The table becomes part of the configuration
@@ -14,17 +14,18 @@ from dataclasses import replace
 from functools import partial
 from statistics import median
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from draftproof.core.params import SamplingParams
-from draftproof.core.records import Seconds
+from draftproof.core.records import Round, Seconds
 from draftproof.core.round_costs import RoundCosts
+from draftproof.decode.config import SpeculativeConfig
+from draftproof.decode.engine import Engine
+from draftproof.decode.request import GenerationRequest
+from draftproof.decode.speculation import Speculation
 from draftproof.drafters.protocol import Drafter
 from draftproof.models.protocol import LanguageModel, Session, Step
 from draftproof.models.steps import device_kind, wait_for
-
-if TYPE_CHECKING:
-    from draftproof.decode.decoder import SpeculativeDecoder
 
 LENGTHS = (1, 2, 3, 5, 9, 17, 33, 65)
 """Tokens in a verifying pass; in between, straight lines."""
@@ -44,18 +45,20 @@ SHORT, LONG = 2, 6
 Clock = Callable[[], float]
 
 
-def measured_costs(decoder: SpeculativeDecoder, clock: Clock = perf_counter) -> dict[str, RoundCosts]:
-    """Drafter -> costs, of every drafter `decoder` has, on this machine as it is now."""
-    assert decoder.drafter is not None
-    limits, length = decoder.drafter.limits, decoder.config.num_speculative_tokens
+def measured_costs(
+    target: LanguageModel, drafter: Drafter, num_speculative_tokens: int, clock: Clock = perf_counter
+) -> dict[str, RoundCosts]:
+    """Name -> costs, of every drafter that `drafter` is or chooses from, on this machine as it is now.
+
+    num_speculative_tokens: the longest draft of those that have no limit of their own."""
     found: dict[str, RoundCosts] = {}
     timed: dict[tuple[LanguageModel | None, int], RoundCosts] = {}
-    for name, drafter in decoder.drafter.members.items():
-        passes = (drafter.model, drafter.most_read(limits.get(name, length)))
+    for name, member in drafter.members.items():
+        passes = (member.model, member.most_read(drafter.limits.get(name, num_speculative_tokens)))
         if passes not in timed:
-            timed[passes] = pass_costs(decoder.target, *passes, clock)
-        with passes_waited_for(decoder):
-            found[name] = replace(timed[passes], **_outside(decoder, drafter))
+            timed[passes] = pass_costs(target, *passes, clock)
+        with passes_waited_for(target, drafter):
+            found[name] = replace(timed[passes], **_outside(target, member))
     return found
 
 
@@ -126,25 +129,20 @@ def _timed(model: LanguageModel, session: Session, context: list[int], n: int, c
     return clock() - began
 
 
-def _outside(decoder: SpeculativeDecoder, drafter: Drafter) -> dict[str, Any]:
-    """What a round that drafts takes outside passes, beyond a plain round, in plain tokens; from the decoder's own rounds.
+def _outside(target: LanguageModel, drafter: Drafter) -> dict[str, Any]:
+    """What a round that drafts takes outside passes, beyond a plain round, in plain tokens; from the engine's own rounds.
 
     fixed: the round. draft: a step of a drafter that works on the target's states, which takes no pass of a model of its own.
     read: such a drafter's work for each token that it has not read, seen in its first rounds after prompts of two lengths."""
-    size = 4 * max(min(8, (decoder.target.max_length or 64) // 16), 1)
-    longer = min(LONGER * size, (decoder.target.max_length or LONGER * size) - 2 * TOKENS)
-    params = SamplingParams(max_tokens=2 * TOKENS, ignore_eos=True, seed=0, temperature=1.0)
+    size = 4 * max(min(8, (target.max_length or 64) // 16), 1)
+    longer = min(LONGER * size, (target.max_length or LONGER * size) - 2 * TOKENS)
 
     def trial(length: int, size: int = size) -> list[Seconds]:
-        made = type(decoder)(drafter, decoder.target, speculative_config={"num_speculative_tokens": length})
-        rounds = made.generate(_prompt(decoder, size), params).rounds
-        return [record.seconds for record in rounds if not record.reads_prompt and record.draft_tokens]
+        speculation = Speculation.of(SpeculativeConfig(num_speculative_tokens=length), drafter)
+        rounds = _rounds(target, speculation, size, 2 * TOKENS)
+        return [record.seconds for record in rounds if record.draft_tokens]
 
-    plain = [
-        record.seconds
-        for record in decoder.plain.generate(_prompt(decoder, size), replace(params, max_tokens=TOKENS)).rounds
-        if not record.reads_prompt
-    ]
+    plain = [record.seconds for record in _rounds(target, None, size, TOKENS)]
     short = trial(SHORT)
     if not plain or not short:
         return {"fixed": 0.0}
@@ -165,16 +163,20 @@ def _outside(decoder: SpeculativeDecoder, drafter: Drafter) -> dict[str, Any]:
     return {"fixed": max(extra(short) - SHORT * step, 0.0) / token, "draft": step / token, "read": read / token}
 
 
-def _prompt(decoder: SpeculativeDecoder, size: int) -> list[int]:
-    return [(i % 4) % decoder.target.vocab_size for i in range(size)]
+def _rounds(target: LanguageModel, speculation: Speculation | None, size: int, max_tokens: int) -> list[Round]:
+    """The rounds of a text after a prompt of `size` tokens, all but the first, which reads it."""
+    prompt = tuple((i % 4) % target.vocab_size for i in range(size))
+    params = SamplingParams(max_tokens=max_tokens, ignore_eos=True, seed=0, temperature=1.0)
+    result = Engine(target, speculation, max_num_seqs=1).generate(GenerationRequest(prompt, params))
+    return [record for record in result.rounds if not record.reads_prompt]
 
 
 @contextmanager
-def passes_waited_for(decoder: SpeculativeDecoder) -> Iterator[None]:
+def passes_waited_for(target: LanguageModel, drafter: Drafter | None) -> Iterator[None]:
     """Within, a pass on a GPU is over when it returns, so that a round's seconds stand where they are spent, in its passes.
     Else they would stand where the round first looks at a number; decoding itself leaves it so, for waiting costs time."""
-    drafters = decoder.drafter.members.values() if decoder.drafter is not None else ()
-    models: list[Any] = [decoder.target, *(drafter.model for drafter in drafters if drafter.model is not None)]
+    members = () if drafter is None else drafter.members.values()
+    models: list[Any] = [target, *(member.model for member in members if member.model is not None)]
     with ExitStack() as restored:
         for model in models:
             if device_kind(model.device) == "cuda":

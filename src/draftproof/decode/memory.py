@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from draftproof.decode.request import GenerationRequest
+from draftproof.decode.speculation import Speculation
 from draftproof.errors import UsageError
+from draftproof.models.protocol import LanguageModel
 from draftproof.models.steps import device_kind
-
-if TYPE_CHECKING:
-    from draftproof.core.params import SamplingParams
-    from draftproof.decode.base import Decoder
 
 DEFAULT_BATCH_SIZE = 8
 
 
-def row_bytes(decoder: Decoder, num_prompt_tokens: int, params: SamplingParams) -> int | None:
-    """Bytes one sequence takes at most, in the target's session and its drafters', and for the logits of a pass. None when
-    the target cannot tell. An upper bound: texts that end early need less."""
-    longest = decoder.longest_draft
-    text = num_prompt_tokens + (params.max_tokens or decoder.target.max_length or 0) + longest
-    drafters = [] if decoder.drafter is None else list(decoder.drafter.members.values())
+def row_bytes(target: LanguageModel, speculation: Speculation | None, request: GenerationRequest) -> int | None:
+    """Bytes one text takes at most, in the target's session and its drafters', and for the logits of a pass. None when the
+    target cannot tell. An upper bound: texts that end early need less."""
+    longest = 0 if speculation is None else speculation.longest_draft
+    text = len(request.prompt_token_ids) + (request.params.max_tokens or target.max_length or 0) + longest
+    drafter = None if speculation is None else speculation.drafter
+    drafters = [] if drafter is None else list(drafter.members.values())
     total = sum(drafter.session_bytes(text) for drafter in drafters)
-    for model in (decoder.target, *(drafter.model for drafter in drafters if drafter.model is not None)):
+    for model in (target, *(drafter.model for drafter in drafters if drafter.model is not None)):
         size = model.session_bytes(text if model.max_length is None else min(text, model.max_length))
         if size is None:
             return None
@@ -32,34 +33,37 @@ def row_bytes(decoder: Decoder, num_prompt_tokens: int, params: SamplingParams) 
     return total
 
 
-def batch_bytes(decoder: Decoder, requests: Sequence[tuple[Sequence[int], SamplingParams]], batch_size: int) -> int | None:
-    """Bytes that `batch_size` of these sequences need at most at the same time; None when the target cannot tell."""
-    rows = [row_bytes(decoder, len(ids), params) for ids, params in requests for _ in range(params.n)]
+def batch_bytes(
+    target: LanguageModel, speculation: Speculation | None, requests: Sequence[GenerationRequest], batch_size: int
+) -> int | None:
+    """Bytes that `batch_size` of these texts need at most at the same time; None when the target cannot tell."""
+    rows = [row_bytes(target, speculation, request) for request in requests for _ in range(request.params.n)]
     known = sorted((row for row in rows if row is not None), reverse=True)
-    shared = 1 if any(params.n > 1 for _, params in requests) else 0  # a prompt kept for the samples that wait for it
+    shared = 1 if any(request.params.n > 1 for request in requests) else 0  # a prompt kept for the samples that wait for it
     return sum(known[: batch_size + shared]) if len(known) == len(rows) else None
 
 
 def fitting_batch_size(
-    decoder: Decoder, requests: Sequence[tuple[Sequence[int], SamplingParams]], asked: int | None
+    target: LanguageModel, speculation: Speculation | None, requests: Sequence[GenerationRequest], asked: int | None
 ) -> tuple[int, int | None]:
     """The batch size to use and the bytes it needs: `asked`, or by default DEFAULT_BATCH_SIZE or what fits, at least 1.
 
     UsageError when what was asked does not fit into the free memory, with what does."""
     if asked is not None and (not isinstance(asked, int) or isinstance(asked, bool) or asked < 1):
         raise UsageError(f"batch_size is {asked!r}; allowed: a whole number from 1")
-    rows = sum(params.n for _, params in requests)
+    rows = sum(request.params.n for request in requests)
     size = min(asked or DEFAULT_BATCH_SIZE, max(rows, 1))
-    needed, free = batch_bytes(decoder, requests, size), free_bytes(decoder.target.device)
+    needed_by, free = partial(batch_bytes, target, speculation, requests), free_bytes(target.device)
+    needed = needed_by(size)
     if needed is None or free is None or needed <= free:
         return size, needed
-    fits = next((n for n in range(size - 1, 0, -1) if (batch_bytes(decoder, requests, n) or 0) <= free), 1)
+    fits = next((n for n in range(size - 1, 0, -1) if (needed_by(n) or 0) <= free), 1)
     if asked is not None and fits < size:
         raise UsageError(
             f"a batch of {size} needs up to {in_words(needed)} beside the weights, and {in_words(free)} are free: "
             f"{fits} at a time would fit"
         )
-    return fits, batch_bytes(decoder, requests, fits)
+    return fits, needed_by(fits)
 
 
 def free_bytes(device: Any) -> int | None:

@@ -9,11 +9,10 @@ What the target's law itself should be is not looked at: that is the audit's par
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Mapping
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,9 +25,6 @@ from draftproof.core.rules.protocol import Rule, TargetLaws
 from draftproof.core.wealth import FLOOR, MOST, LastingWealth
 from draftproof.errors import UsageError
 
-if TYPE_CHECKING:
-    from draftproof.decode.decoder import SpeculativeDecoder
-
 Vector = NDArray[np.float64]
 LEVEL = 1e-3
 SEQUENTIAL = ("token", "match")
@@ -36,9 +32,12 @@ SEQUENTIAL = ("token", "match")
 
 
 class MonitoredRule(Rule):
-    """A rule that notes what it saw and decided. For one call of a decoder, whose rows may run on several threads."""
+    """A rule that notes what it saw and decided, over all texts made with it. UsageError for a lossy one. For one call of a
+    decoder, whose rows may run on several threads."""
 
     def __init__(self, rule: Rule) -> None:
+        if not rule.lossless:
+            raise UsageError(f"rule {rule.name!r} changes the target's law by design: there is nothing to monitor")
         self._rule = rule
         self.name, self.lossless, self.selections = rule.name, rule.lossless, rule.selections
         self.trees, self.coupled, self.text_follows_seed = rule.trees, rule.coupled, rule.text_follows_seed
@@ -92,15 +91,6 @@ class MonitoredRule(Rule):
         self.num_decided += 1
         self.excess += accepted - chance
         self.variance += chance * (1.0 - chance)
-
-
-def monitored(decoder: SpeculativeDecoder) -> SpeculativeDecoder:
-    """A copy of `decoder` whose statistics carry what the monitor saw, over all texts it makes. UsageError for a lossy rule."""
-    if not decoder.rule.lossless:
-        raise UsageError(f"rule {decoder.rule.name!r} changes the target's law by design: there is nothing to monitor")
-    watched = copy.copy(decoder)
-    watched.rule = MonitoredRule(decoder.rule)
-    return watched
 
 
 def _vector(law: Array) -> Vector:

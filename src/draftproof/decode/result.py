@@ -60,6 +60,34 @@ class Completion:
 
 
 @dataclass(frozen=True)
+class Update:
+    """What a round, or its end, added to one sample. index: which. prompt_logprobs: with its first tokens, where asked for.
+
+    seconds: since the sample began. completion: the whole, when this ended it. failure: what went wrong, when an error did."""
+
+    index: int
+    pieces: tuple[Piece, ...] = ()
+    rounds: tuple[Round, ...] = ()
+    logprobs: tuple[TokenLogprobs, ...] | None = None
+    prompt_logprobs: tuple[TokenLogprobs | None, ...] | None = None
+    seconds: float = 0.0
+    completion: Completion | None = None
+    failure: str | None = None
+
+    @property
+    def text(self) -> str:
+        return "".join(piece.text for piece in self.pieces)
+
+    @property
+    def token_ids(self) -> tuple[int, ...]:
+        return tuple(token for piece in self.pieces for token in piece.token_ids)
+
+    @property
+    def origins(self) -> tuple[Origin, ...]:
+        return tuple(piece.origin for piece in self.pieces for _ in piece.token_ids)
+
+
+@dataclass(frozen=True)
 class Result:
     """All samples of one prompt; the first one's fields, but for its stats, are also this object's.
 

@@ -1,4 +1,4 @@
-"""Runs one sample to its end: drives the rounds, cuts the text, and gathers what the caller receives."""
+"""One sample under way: its rounds, the text they release, and what the caller receives."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import Any, Protocol
 
 from draftproof.core.params import SamplingParams
 from draftproof.core.records import Round
-from draftproof.decode.drive import drive
 from draftproof.decode.failures import explain
 from draftproof.decode.logprobs import TokenLogprobs
 from draftproof.decode.reading import Reading, read_ahead
-from draftproof.decode.result import Completion, Piece
+from draftproof.decode.result import Completion, Piece, Update
 from draftproof.decode.statistics import Statistics
 from draftproof.decode.stopping import Finish, Stopper
 from draftproof.decode.text import Detokenizer, decode_all
@@ -44,10 +43,11 @@ class Sequenced(Reading, Protocol):
 
 
 class Sample:
-    """One sample of one prompt, run alone by `run` or `pieces`, or beside others by `round`; `completion` is the whole.
+    """One sample of one prompt, run round by round; `news` is what a round brought, `completion` the whole.
 
-    cancel: ends the text before the next round once it is set. num_speculative_tokens: the draft length asked for, which a
-    schedule may lower. notes: what its statistics should say beside the rounds' own."""
+    detokenizer: None where nobody wants the text before its end. cancel: ends the text before the next round once it is set.
+    num_speculative_tokens: the draft length asked for, which a schedule may lower. notes: what its statistics should say beside
+    the rounds' own."""
 
     def __init__(
         self,
@@ -108,24 +108,27 @@ class Sample:
         self.error = error
         self.generation.stopper.cut("error")
 
-    def run(self) -> Iterator[Round]:
-        """Drive every round; frees the drafter's state at the end, on an error, and when the caller stops early."""
-        try:
-            while not self.ended():
-                drive(self.round())
-                yield self.rounds[-1]
-        finally:
-            self.generation.close()
+    @property
+    def has_news(self) -> bool:
+        """Whether there were rounds since `news` was asked."""
+        return self._shown_rounds < len(self.rounds)
 
-    def pieces(self) -> Iterator[Piece]:
-        """The same rounds as text: one piece for each stretch of tokens of one origin."""
-        for _ in self.run():
-            yield from self.new_pieces()
-        yield from self.new_pieces()
-
-    def new_pieces(self) -> Iterator[Piece]:
-        """The text of the rounds since the last call, and what was held back when the caller has cancelled."""
+    def news(self) -> Update:
+        """What the rounds since the last call brought, and the text that was held back when the caller has cancelled."""
         rounds, self._shown_rounds = self.rounds[self._shown_rounds :], len(self.rounds)
+        shown, generation = self._shown_tokens, self.generation
+        return Update(
+            self._index,
+            pieces=tuple(self._new_pieces(rounds)),
+            rounds=tuple(rounds),
+            logprobs=None if generation.params.logprobs is None else tuple(generation.logprobs[shown:]),
+            prompt_logprobs=tuple(generation.prompt_logprobs) if rounds and shown == 0 and generation.prompt_logprobs else None,
+            seconds=self.seconds,
+            failure=None if self.error is None else explain(self.error),
+        )
+
+    def _new_pieces(self, rounds: Sequence[Round]) -> Iterator[Piece]:
+        """One piece for each stretch of tokens of one origin."""
         for record in rounds:
             yield from self._pieces_of(record, self.generation.stopper.finish if record is self.rounds[-1] else None)
         finish = self.generation.stopper.finish
@@ -143,7 +146,7 @@ class Sample:
             reason, stop_reason = (ended.reason, ended.stop_reason) if ended else (None, None)
             yield Piece(text, tokens, origin, reason, stop_reason, self._index)
 
-    def completion(self, stats: Statistics, wants_logprobs: bool) -> Completion:
+    def completion(self, stats: Statistics) -> Completion:
         """The finished sample."""
         finish = self.generation.stopper.finish
         assert finish is not None
@@ -155,7 +158,7 @@ class Sample:
             origins=tuple(origin for record in self.rounds for origin in record.origins),
             finish_reason=finish.reason,
             stop_reason=finish.stop_reason,
-            logprobs=tuple(self.generation.logprobs) if wants_logprobs else None,
+            logprobs=None if self.generation.params.logprobs is None else tuple(self.generation.logprobs),
             stats=stats,
             rounds=tuple(self.rounds),
             seconds=self.seconds,

@@ -7,23 +7,20 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
 from draftproof.core.chance import copy_seed
-from draftproof.core.params import SamplingParams
+from draftproof.decode.request import GenerationRequest
 
 
-def with_seeds_of_their_own(
-    requests: Sequence[tuple[tuple[int, ...], SamplingParams]],
-) -> list[tuple[tuple[int, ...], SamplingParams]]:
-    """The same prompts; of those that are equal and have the same seed, the first keeps it and each further one gets a seed
+def with_seeds_of_their_own(requests: Sequence[GenerationRequest]) -> list[GenerationRequest]:
+    """The same requests; of those whose prompt and seed are equal, the first keeps the seed and each further one gets a seed
     made from it and from how many came before, which its result reports: alone with that seed its text is the same."""
     taken: set[Hashable] = set()
     copies: Counter[Hashable] = Counter()
-    found = []
-    for prompt, params in requests:
-        assert params.seed is not None
-        seed, asked = params.seed, (prompt, params.seed)
-        while (prompt, seed) in taken:
+    made = []
+    for request in requests:
+        seed, asked = request.seed, (request.prompt_token_ids, request.seed)
+        while (request.prompt_token_ids, seed) in taken:
             copies[asked] += 1
-            seed = copy_seed(params.seed, copies[asked])
-        taken.add((prompt, seed))
-        found.append((prompt, replace(params, seed=seed)))
-    return found
+            seed = copy_seed(request.seed, copies[asked])
+        taken.add((request.prompt_token_ids, seed))
+        made.append(replace(request, params=replace(request.params, seed=seed)))
+    return made

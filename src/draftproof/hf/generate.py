@@ -12,21 +12,22 @@ from typing import Any
 import torch
 from transformers.generation.utils import GenerateDecoderOnlyOutput
 
+from draftproof.core.chance import SEED_BITS
 from draftproof.core.grammar import Grammar
 from draftproof.core.params import SamplingParams
 from draftproof.core.records import Round
 from draftproof.core.structured import StructuredOutputs
 from draftproof.decode.config import SpeculativeConfig
 from draftproof.decode.decoder import SpeculativeDecoder
-from draftproof.decode.rows import Row, run_rows
-from draftproof.decode.samples import Sample
+from draftproof.decode.engine import Engine, OnRound
+from draftproof.decode.request import GenerationRequest
+from draftproof.decode.result import Result
 from draftproof.decode.statistics import Statistics
 from draftproof.errors import UsageError
 from draftproof.hf import request as asked
 from draftproof.hf.laws import check_processors, row_params
 from draftproof.hf.stopping import CriteriaStopper, eos_token_ids, max_length, other_criteria
 from draftproof.models.hf import HFModel
-from draftproof.models.protocol import Session
 
 _CHECKED: weakref.WeakSet[Any] = weakref.WeakSet()
 """Modules that have passed the check of their forward; it need not be repeated for every call."""
@@ -105,7 +106,7 @@ class _Job:
     def __init__(
         self,
         model: Any,
-        decoder_of: Callable[[HFModel], _RowDecoder],
+        decoder_of: Callable[[HFModel], SpeculativeDecoder],
         processors: Sequence[Any],
         criteria: Sequence[Any],
         config: Any,
@@ -128,38 +129,31 @@ class _Job:
 
     def run(self, input_ids: torch.Tensor, streamer: Any) -> tuple[list[list[int]], tuple[Statistics, ...]]:
         """The new ids of each row, and its statistics."""
-        seed = 0 if self._greedy else int(torch.randint(2**63 - 1, ()))
-        params = [self._decoder.checked(row.prompt, self._params(row, number, seed)) for number, row in enumerate(self._batch)]
-        copies = [sum(other.prompt == row.prompt for other in self._batch[:number]) for number, row in enumerate(self._batch)]
-        rows = [
-            Row(
-                row.prompt,
-                partial(self._open, row, one, copies[number], self._stopper(row, input_ids.device), _put(streamer)),
-                self._decoder.reads_states(one),
-            )
-            for number, (row, one) in enumerate(zip(self._batch, params, strict=True))
-        ]
-        texts: dict[int, list[int]] = {}
-        statistics: dict[int, Statistics] = {}
-        for number, sample in run_rows(self._decoder.target, rows, len(rows), self._decoder.draft_schedule):
-            if sample.error is not None:
-                raise sample.error
-            texts[number] = sample.generation.context[len(rows[number].prompt) :]
-            statistics[number] = self._decoder.statistics([sample], params[number])
-        return [texts[number] for number in range(len(rows))], tuple(statistics[number] for number in range(len(rows)))
+        seed = 0 if self._greedy else int(torch.randint(2**SEED_BITS, ()))
+        engine = Engine(self._decoder.target, self._decoder.speculation, max_num_seqs=len(self._batch))
+        results: dict[int, Result] = {}
+        try:
+            numbers = {
+                engine.add_request(
+                    self._request(number, seed), on_round=_put(streamer), stopper=self._stopper(row, input_ids.device)
+                ): number
+                for number, row in enumerate(self._batch)
+            }
+            while engine.has_unfinished_requests():
+                for output in engine.step():
+                    if output.error is not None:
+                        raise output.error
+                    results[numbers[output.request_id]] = output.result
+        finally:
+            engine.close()
+        ended = [results[number] for number in range(len(self._batch))]
+        return [list(result.token_ids) for result in ended], tuple(result.stats for result in ended)
 
-    def _open(
-        self,
-        row: asked.Row,
-        params: SamplingParams,
-        copy: int,
-        stopper: CriteriaStopper,
-        on_round: Callable[[Round], None] | None,
-        session: Session,
-    ) -> Sample:
-        sample = self._decoder.sample(session, row.prompt, params, copy, on_round=on_round)
-        sample.generation.stopper = stopper
-        return sample
+    def _request(self, number: int, seed: int) -> GenerationRequest:
+        """The request of a row: rows of one prompt are texts of one stream."""
+        row = self._batch[number]
+        copies = sum(other.prompt == row.prompt for other in self._batch[:number])
+        return replace(self._decoder.request(row.prompt, self._params(row, number, seed)), first_index=copies)
 
     def _params(self, row: asked.Row, number: int, seed: int) -> SamplingParams:
         params = row_params(
@@ -192,15 +186,9 @@ def _grammar(asked_for: Mapping[str, Any] | None, tokenizer: Any, target: HFMode
     return compile_grammar(wanted, tokenizer, vocab_size=target.vocab_size, eos_token_ids=target.eos_token_ids)
 
 
-class _RowDecoder(SpeculativeDecoder):
-    """The decoder of one call."""
-
-    def checked(self, prompt: Sequence[int], params: SamplingParams) -> SamplingParams:
-        """The parameters as decoding wants them. UsageError when the prompt does not fit the model."""
-        return self.request(prompt, params)[1]
-
-
-def _decoder(drafter: Any, config: Mapping[str, Any] | None, tokenizers: tuple[Any, Any], target: HFModel) -> _RowDecoder:
+def _decoder(
+    drafter: Any, config: Mapping[str, Any] | None, tokenizers: tuple[Any, Any], target: HFModel
+) -> SpeculativeDecoder:
     """The decoder that `drafter` and `config` ask for. tokenizers: of target and drafter, for a model that drafts."""
     if drafter is None:
         raise UsageError("drafter is None; give a method name, a speculative_config, a model that drafts, or a Drafter")
@@ -214,7 +202,7 @@ def _decoder(drafter: Any, config: Mapping[str, Any] | None, tokenizers: tuple[A
         raise UsageError("use_heterogeneous_vocab needs both tokenizers: give target_tokenizer= and drafter_tokenizer=")
     if not isinstance(drafter, (str, Mapping)):
         draft = _wrap(drafter) if isinstance(drafter, torch.nn.Module) else drafter
-        return _RowDecoder(draft, target, speculative_config=config)
+        return SpeculativeDecoder(draft, target, speculative_config=config)
     whole = {"method": drafter} | dict(config or {}) if isinstance(drafter, str) else drafter
     parsed = SpeculativeConfig.from_dict(whole)
     draft, wanted = None, parsed.draft_model
@@ -222,16 +210,16 @@ def _decoder(drafter: Any, config: Mapping[str, Any] | None, tokenizers: tuple[A
         from draftproof.models.load import load_model
 
         draft = load_model(wanted.model, dtype=target.dtype, device=target.device, revision=wanted.revision)
-    return _RowDecoder(draft, target, speculative_config=parsed)
+    return SpeculativeDecoder(draft, target, speculative_config=parsed)
 
 
-def _across(drafter: Any, config: Mapping[str, Any] | None, tokenizers: tuple[Any, Any], target: HFModel) -> _RowDecoder:
+def _across(drafter: Any, config: Mapping[str, Any] | None, tokenizers: tuple[Any, Any], target: HFModel) -> SpeculativeDecoder:
     """The decoder of a model that drafts with a tokenizer of its own."""
     if any(each is None for each in tokenizers) or not isinstance(drafter, torch.nn.Module):
         raise UsageError("target_tokenizer and drafter_tokenizer go together, beside a transformers model as drafter")
     whole = {"method": "draft_model", "model": "drafter", "use_heterogeneous_vocab": True} | dict(config or {})
     target.tokenizer = tokenizers[0]
-    return _RowDecoder(_wrap(drafter, tokenizers[1]), target, tokenizers[0], speculative_config=whole)
+    return SpeculativeDecoder(_wrap(drafter, tokenizers[1]), target, tokenizers[0], speculative_config=whole)
 
 
 def _wrap(module: Any, tokenizer: Any = None) -> HFModel:
@@ -252,7 +240,7 @@ def _training_kept(*models: Any) -> Iterator[None]:
             part.training = True
 
 
-def _put(streamer: Any) -> Callable[[Round], None] | None:
+def _put(streamer: Any) -> OnRound | None:
     """Hands a round's tokens to the streamer one at a time, as transformers does; the prompt it has had already."""
     if streamer is None:
         return None

@@ -18,8 +18,8 @@ from draftproof.core.laws import overlap
 from draftproof.core.params import SamplingParams
 from draftproof.core.pipeline import LawPipeline
 from draftproof.core.records import ROOT, Array, Draft, Origin, Round
-from draftproof.decode.drive import drive
 from draftproof.decode.length import LengthController, Situation
+from draftproof.decode.passes import drive
 from draftproof.drafters.auto import AutoSession
 from draftproof.drafters.builder import DraftBuilder
 from draftproof.drafters.protocol import Drafter, DraftSession, Request

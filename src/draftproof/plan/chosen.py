@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from draftproof.core.params import SamplingParams
-from draftproof.decode.adapt import length_controller
+from draftproof.decode.controllers import length_controller
 from draftproof.decode.length import LengthController
 from draftproof.decode.measured_costs import measured_costs
 from draftproof.errors import UsageError
@@ -81,14 +81,14 @@ def walk_texts(
     tell: Callable[[str, int, int], None],
 ) -> Walked:
     """Walks of the candidate's decoder over `texts`."""
-    decoder, drafter = candidate.decoder(target), candidate.drafter(target)
-    measured = {name: costs.as_dict() for name, costs in measured_costs(decoder).items()}
+    config, drafter = candidate.decoder(target).config, candidate.drafter(target)
+    longest = config.num_speculative_tokens
+    measured = {name: costs.as_dict() for name, costs in measured_costs(target, drafter, longest).items()}
     (judge,) = candidate.judges(target, params)
     rng, found = np.random.default_rng(SEED), []
 
     def controller(costs: object = None) -> LengthController:
-        config = decoder.config if costs is None else replace(decoder.config, costs=measured)
-        made = length_controller(config, drafter)
+        made = length_controller(config if costs is None else replace(config, costs=measured), drafter)
         assert made is not None
         return made
 
@@ -97,7 +97,7 @@ def walk_texts(
         shown = show(target, text, drafter.wants, None if judge.fixed else laws_of(target, text, params))
         walks = [
             walk(
-                *(drafter, controller(), target, text, params, decoder.config.num_speculative_tokens, params.max_tokens),
+                *(drafter, controller(), target, text, params, longest, params.max_tokens),
                 judge=judge,
                 rng=rng,
                 prices=controller(measured),

@@ -201,7 +201,7 @@ def time_outside(
     """Run the real decoder for a few tokens, plainly and with each draft length, and read what is not a forward."""
     short = replace(params, max_tokens=tokens, ignore_eos=True, min_tokens=0)
     rounds: list[Round] = []
-    with passes_waited_for(decoder):
+    with passes_waited_for(decoder.target, decoder.drafter):
         plain = [r for r in decoder.plain.generate(prompt, short).rounds if not r.reads_prompt]
         for length in lengths:
             run = replace(short, num_speculative_tokens=length, max_tokens=max(tokens, 2 * length + 2))

@@ -17,7 +17,7 @@ from draftproof.core.laws import overlap
 from draftproof.core.params import SamplingParams
 from draftproof.core.pipeline import LawPipeline
 from draftproof.core.records import ROOT, Array, Draft
-from draftproof.decode.drive import drive
+from draftproof.decode.passes import drive
 from draftproof.drafters.builder import DraftBuilder
 from draftproof.drafters.protocol import Drafter, DraftSession, Request
 from draftproof.models.protocol import LanguageModel

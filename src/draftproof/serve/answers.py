@@ -7,8 +7,8 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, Protocol
 
+from draftproof.decode.result import Update
 from draftproof.serve.running import Running
-from draftproof.serve.scheduler import Update
 from draftproof.serve.schemas import Sampled
 
 Choice = dict[str, Any]

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from draftproof.decode.result import Update
 from draftproof.serve.answers import Choice
 from draftproof.serve.errors import refuse
 from draftproof.serve.messages import chat_prompt
 from draftproof.serve.params import chat_tokens, check_logprobs
-from draftproof.serve.scheduler import Update
 from draftproof.serve.schemas import ChatBody, Tool
 from draftproof.serve.service import Prompt, Service
 from draftproof.serve.tools import PARSERS, Call, ToolParser

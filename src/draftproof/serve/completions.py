@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from draftproof.decode.logprobs import TokenLogprobs
+from draftproof.decode.result import Update
 from draftproof.decode.text import decode_all
 from draftproof.serve.answers import Choice
 from draftproof.serve.errors import refuse
 from draftproof.serve.params import check_logprobs, completion_tokens
-from draftproof.serve.scheduler import Update
 from draftproof.serve.schemas import CompletionBody
 from draftproof.serve.service import Prompt, Service
 

@@ -39,7 +39,7 @@ class Decoders:
     build: how a decoder is made from a config. lossless: whether rules that change the target's law are refused."""
 
     def __init__(
-        self, usual: SpeculativeDecoder, build: Callable[[dict[str, Any]], SpeculativeDecoder], *, lossless: bool = False
+        self, usual: SpeculativeDecoder, build: Callable[[SpeculativeConfig], SpeculativeDecoder], *, lossless: bool = False
     ) -> None:
         self.usual, self._build, self._lossless = usual, build, lossless
         self._made: OrderedDict[str, SpeculativeDecoder] = OrderedDict()
@@ -90,10 +90,11 @@ class Decoders:
             self._made.move_to_end(key)
             return self._made[key]
         try:
-            rule = SpeculativeConfig.from_dict(config).rule_name
+            parsed = SpeculativeConfig.from_dict(config)
+            rule = parsed.rule_name
             if self._lossless and rule is not None and not RULES[rule].lossless:
                 refuse(FIELD, f"rule {rule!r} changes the target's law, which this server does not do")
-            decoder = self._build(config)
+            decoder = self._build(parsed)
         except UsageError as error:
             raise of_usage(error, FIELD) from error
         self._made[key] = decoder

@@ -102,8 +102,8 @@ class Metrics:
 
     def _first(self, work: Work) -> None:
         assert work.first is not None and work.begun is not None
-        self.count("prompt_tokens", len(work.ids))
-        self._spread["request_prompt_tokens"].observe(len(work.ids))
+        self.count("prompt_tokens", len(work.request.prompt_token_ids))
+        self._spread["request_prompt_tokens"].observe(len(work.request.prompt_token_ids))
         self._spread["time_to_first_token_seconds"].observe(work.first - work.queued)
         self._spread["request_queue_time_seconds"].observe(work.begun - work.queued)
         self._spread["request_prefill_time_seconds"].observe(work.first - work.begun)
@@ -114,7 +114,7 @@ class Metrics:
         self._ended.labels(self._model, "0", done.finish_reason).inc()
         now = perf_counter()
         self._spread["e2e_request_latency_seconds"].observe(now - work.queued)
-        self.count("prefix_cache_queries", len(work.ids))
+        self.count("prefix_cache_queries", len(work.request.prompt_token_ids))
         self.count("prefix_cache_hits", done.num_cached_tokens)
         self._spread["request_generation_tokens"].observe(len(done.token_ids))
         if work.first is not None:

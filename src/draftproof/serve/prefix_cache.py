@@ -7,10 +7,11 @@ copies share nothing, so neither can be told from one that was read afresh. Wher
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
-from draftproof.decode.failures import is_memory_error
+from draftproof.decode.prefixes import Prefixes, TokenIds, forked
 from draftproof.models.protocol import Session
 
 LEAST_SHARED = 16
@@ -32,7 +33,7 @@ class _Entry:
     size: int
 
 
-class PrefixCache:
+class PrefixCache(Prefixes):
     """max_bytes: what all entries may take together; 0 keeps nothing. size_of: bytes of a session of so many tokens."""
 
     def __init__(self, max_bytes: int, size_of: Callable[[int], int]) -> None:
@@ -40,20 +41,28 @@ class PrefixCache:
         self._entries: OrderedDict[int, _Entry] = OrderedDict()
         self.num_bytes = self.num_tokens = 0
 
-    def copy(self, prompt: tuple[int, ...], running: Iterable[Session] = ()) -> Session | None:
-        """A session of its own that has read the longest known beginning of `prompt`, all but its last token at most; None
-        where nothing is known. running: sessions in use, which serve as well."""
-        wanted = prompt[:-1]
-        kept = [(shared(entry.tokens, wanted), number, entry.session) for number, entry in self._entries.items()]
-        used = [(shared(tuple(session.tokens), wanted), None, session) for session in running]
+    def saved(self, prompt: TokenIds, wanted: TokenIds) -> int:
+        common = shared(prompt[:-1], wanted[:-1])
+        return common if common >= LEAST_SHARED else 0
+
+    def find(
+        self,
+        wanted: TokenIds,
+        running: Iterable[tuple[TokenIds, Session]] = (),
+        due: Mapping[TokenIds, int] = MappingProxyType({}),
+    ) -> Session | None:
+        """A copy that has read the longest known beginning of `wanted`, all but its last token at most."""
+        begins = wanted[:-1]
+        kept = [(shared(entry.tokens, begins), number, entry.session) for number, entry in self._entries.items()]
+        used = [(shared(tuple(session.tokens), begins), None, session) for _, session in running]
         length, number, session = max([*kept, *used], key=lambda each: each[0], default=(0, None, None))
         if session is None or length < LEAST_SHARED:
             return None
         if number is not None:
             self._entries.move_to_end(number)
-        return _fork(session, length)
+        return forked(session, length)
 
-    def put(self, session: Session) -> None:
+    def put(self, prompt: TokenIds, session: Session) -> None:
         """Keep a session that its text has left, or close it."""
         tokens = tuple(session.tokens)
         size = self._size_of(len(tokens))
@@ -68,8 +77,10 @@ class PrefixCache:
         while self.num_bytes > self._max_bytes:
             self._drop(next(iter(self._entries)))
 
+    def trim(self, due: Mapping[TokenIds, int]) -> None:
+        """What is kept is bounded by its memory alone."""
+
     def clear(self) -> None:
-        """Free everything."""
         for number in list(self._entries):
             self._drop(number)
 
@@ -82,15 +93,3 @@ class PrefixCache:
         self.num_bytes -= entry.size
         self.num_tokens -= len(entry.tokens)
         entry.session.close()
-
-
-def _fork(session: Session, length: int) -> Session | None:
-    """A copy of a session, or None where there is no memory for both or the model's sessions cannot be copied."""
-    if not session.can_fork:
-        return None
-    try:
-        return session.fork(length)
-    except Exception as error:
-        if not is_memory_error(error):
-            raise
-        return None

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from typing import Any
 
-from draftproof.decode.result import Completion
+from draftproof.decode.result import Completion, Update
 from draftproof.serve.errors import ApiError
-from draftproof.serve.scheduler import Update, Work
+from draftproof.serve.scheduler import Work
 from draftproof.serve.service import Prompt, Service
 from draftproof.serve.usage import Usage
 
@@ -26,7 +26,7 @@ class Running:
         self._loop, seconds = asyncio.get_running_loop(), service.settings.request_timeout
         self._deadline = None if seconds is None else self._loop.call_later(seconds, self._arrived.put_nowait, None)
         self.works = [
-            Work(each.decoder, each.ids, each.params, partial(self._deliver, number), self._cancel)
+            Work(each.decoder, each.request, partial(self._deliver, number), self._cancel)
             for number, each in enumerate(prompts)
         ]
         self.usage, self.completions = Usage(), list[Completion]()

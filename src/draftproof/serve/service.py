@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, TypeVar
 
 from draftproof.core.params import SamplingParams
+from draftproof.decode.config import SpeculativeConfig
 from draftproof.decode.decoder import SpeculativeDecoder
+from draftproof.decode.request import GenerationRequest
 from draftproof.errors import UsageError
 from draftproof.serve.decoders import Decoders
 from draftproof.serve.errors import ApiError, of_usage, refuse
@@ -32,9 +33,16 @@ Returned = TypeVar("Returned")
 class Prompt:
     """One prompt, checked, with everything that its texts need."""
 
-    ids: tuple[int, ...]
-    params: SamplingParams
+    request: GenerationRequest
     decoder: SpeculativeDecoder
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        return self.request.prompt_token_ids
+
+    @property
+    def params(self) -> SamplingParams:
+        return self.request.params
 
 
 class Service:
@@ -48,12 +56,7 @@ class Service:
         self.tool_call_parser = settings.tool_call_parser or parser_for(getattr(decoder.tokenizer, "chat_template", None))
         prefixes = PrefixCache(settings.prefix_cache_bytes, self._session_bytes)
         scheduler = Scheduler(
-            decoder.target,
-            prefixes,
-            max_num_seqs=settings.max_num_seqs,
-            piece=settings.prompt_piece,
-            draft_length=decoder.draft_schedule,
-            on_row=self.metrics.row,
+            decoder, prefixes, max_num_seqs=settings.max_num_seqs, piece=settings.prompt_piece, on_row=self.metrics.row
         )
         self.worker = Worker(scheduler, settings.max_num_seqs + settings.max_queue)
         self.decoders = Decoders(decoder, self._build, lossless=settings.lossless)
@@ -78,7 +81,7 @@ class Service:
         given = asked(body) | {name: value for name, value in scores.items() if value is not None}
         params = sampling_params(given, max_tokens, self.target.generation_config, len(ids), self.target.vocab_size)
         try:
-            return Prompt(*decoder.request(list(ids), replace(params, num_speculative_tokens=length)), decoder)
+            return Prompt(decoder.request(list(ids), replace(params, num_speculative_tokens=length)), decoder)
         except UsageError as error:
             raise of_usage(error, _field(error, given, body)) from error
 
@@ -98,9 +101,10 @@ class Service:
         self.worker.stop()
         self._checking.shutdown()
 
-    def _build(self, config: dict[str, Any]) -> SpeculativeDecoder:
-        make = partial(SpeculativeDecoder, None, self.target, self.tokenizer, speculative_config=config)
-        return self.worker.call(make).result()
+    def _build(self, config: SpeculativeConfig) -> SpeculativeDecoder:
+        made = SpeculativeDecoder(None, self.target, self.tokenizer, speculative_config=config)
+        self.worker.call(made.measure_costs).result()  # beside no pass of another request
+        return made
 
     def _check_ids(self, ids: Sequence[int], field: str) -> None:
         if not ids:

@@ -37,7 +37,7 @@ class Worker:
     @property
     def num_waiting(self) -> int:
         """Texts that have not begun."""
-        return sum(work.params.n for work in list(self._inbox)) + self.scheduler.num_waiting
+        return sum(work.request.params.n for work in list(self._inbox)) + self.scheduler.num_waiting
 
     def submit(self, works: Sequence[Work]) -> None:
         """All prompts of one request, or an ApiError: 429 when the queue is full, 503 when no more is taken."""

@@ -11,10 +11,10 @@ from draftproof.core.chance import KeyedChance, stream_key
 from draftproof.core.params import SamplingParams
 from draftproof.core.pipeline import LawPipeline
 from draftproof.core.records import Observation, Origin, Round
-from draftproof.decode.adapt import length_controller
 from draftproof.decode.config import SpeculativeConfig
-from draftproof.decode.drive import drive
+from draftproof.decode.controllers import length_controller
 from draftproof.decode.length import Situation
+from draftproof.decode.passes import drive
 from draftproof.drafters.builder import DraftBuilder
 from draftproof.drafters.protocol import Choosing, Drafter, Request
 from draftproof.errors import UsageError

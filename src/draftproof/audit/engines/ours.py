@@ -5,7 +5,6 @@ What is recorded is what the rule was handed, the draft with its laws, and what 
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -46,8 +45,8 @@ class OurEngine:
         if not self.rule.lossless:
             raise UsageError(f"rule {self.rule.name!r} changes the target's law by design: there is nothing to audit")
         self.name = f"draftproof {__version__}, {decoder.drafter.name} with {self.rule.name}"
-        self._decoder = copy.copy(decoder)
-        self._decoder.rule = self._recording = RecordingRule(decoder.rule)
+        self._recording = RecordingRule(decoder.rule)
+        self._decoder = decoder.with_rule(self._recording)
 
     def rounds(self, prompt: Sequence[int], params: SamplingParams) -> Iterator[RecordedRound]:
         """The rounds of one text, which goes on to max_tokens."""

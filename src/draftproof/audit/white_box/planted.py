@@ -144,7 +144,8 @@ class PlantedEngine(OurEngine):
         self._fault = fault
         self._committed: tuple[int, ...] = ()
         rule = decoder.rule if fault.verify is None else _PlantedRule(fault.verify, decoder.rule)
-        self._decoder.rule = self._recording = RecordingRule(rule, fault.alter)
+        self._recording = RecordingRule(rule, fault.alter)
+        self._decoder = decoder.with_rule(self._recording)
 
     def rounds(self, prompt: Sequence[int], params: SamplingParams) -> Iterator[RecordedRound]:
         self._committed = tuple(prompt)

@@ -4,40 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING
 
 from draftproof.core.round_costs import RoundCosts
-from draftproof.decode.counted_costs import counted_costs
+from draftproof.decode.config import SpeculativeConfig
 from draftproof.decode.length import LengthController, Member
 from draftproof.decode.lengths import LENGTHS
 from draftproof.decode.lengths.auto_off import Ledger
-from draftproof.decode.measured_costs import measured_costs
 from draftproof.drafters.protocol import Drafter
 from draftproof.errors import UsageError
-
-if TYPE_CHECKING:
-    from draftproof.decode.config import SpeculativeConfig
-    from draftproof.decode.decoder import SpeculativeDecoder
-
-
-def needs_costs(config: SpeculativeConfig, drafter: Drafter | None) -> bool:
-    """Whether lengths are decided by costs and none were given."""
-    return drafter is not None and config.costs is None and weighs_costs(config, drafter)
 
 
 def weighs_costs(config: SpeculativeConfig, drafter: Drafter) -> bool:
     """Whether anything is decided by costs: the length, when to stop drafting, or which drafter drafts."""
     return LENGTHS[config.length_rule].weighs or config.loss_share is not None or len(drafter.members) > 1
-
-
-def with_costs(decoder: SpeculativeDecoder) -> SpeculativeConfig:
-    """The decoder's configuration with a table of costs in it, if it needs one and was given none: measured where the clock
-    cannot change a text, or is asked to (`live`), else counted, so that a seed gives one text."""
-    if not needs_costs(decoder.config, decoder.drafter):
-        return decoder.config
-    timed = decoder.rule.text_follows_seed or LENGTHS[decoder.config.length_rule].live
-    found = measured_costs(decoder) if timed else counted_costs(decoder)
-    return replace(decoder.config, costs={name: costs.as_dict() for name, costs in found.items()})
 
 
 def length_controller(config: SpeculativeConfig, drafter: Drafter | None) -> LengthController | None:
