@@ -157,6 +157,7 @@ def test_passes_of_heads_are_joined(name):
         sizes.append(len(steps))
         return extend_many(steps)
 
+    decoder.measure_costs()  # whose passes are not those of texts
     drafter.passes.extend_many = counted
     params = SamplingParams(temperature=0, max_tokens=12)
     decoder.generate(LONG, params, batch_size=5)
@@ -189,7 +190,7 @@ def test_drafters_that_remember_a_prompt_can_be_kept(name):
     decoder = make(name)
     with decoder.session() as session:
         session.generate(TURNS[0], SamplingParams(temperature=0, max_tokens=2))
-        assert isinstance(session._drafting, Renewable)
-        kept = session._drafting
+        assert isinstance(session._kept._drafting, Renewable)
+        kept = session._kept._drafting
         session.generate(TURNS[1], SamplingParams(temperature=0, max_tokens=2))
-        assert session._drafting is kept
+        assert session._kept._drafting is kept

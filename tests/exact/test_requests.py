@@ -91,9 +91,12 @@ CASES = {
 def clock(monkeypatch):
     """Seconds that jump by what every row has drawn so far."""
     run = {}
+    in_world = EnumeratedDecoder.in_world
 
-    def begun(self, value):
-        self.__dict__["world"], run["world"], run["looks"], run["now"] = value, value, 0, 0.0
+    def begun(self, world):
+        made = in_world(self, world)
+        run.update(world=world, looks=0, now=0.0)
+        return made
 
     def look():
         run["looks"] += 1
@@ -101,7 +104,7 @@ def clock(monkeypatch):
         run["now"] += 4.0 ** ((drawn * run["looks"] + run["looks"]) % 7)
         return run["now"]
 
-    monkeypatch.setattr(EnumeratedDecoder, "world", property(lambda self: self.__dict__["world"], begun), raising=False)
+    monkeypatch.setattr(EnumeratedDecoder, "in_world", begun)
     monkeypatch.setattr("draftproof.decode.generation.perf_counter", look)
 
 
@@ -120,6 +123,7 @@ def plant(monkeypatch, fault):
     }
     if fault == "copy":
         monkeypatch.setattr("draftproof.decode.base.with_seeds_of_their_own", list)
+        monkeypatch.setattr("draftproof.decode.engine.Engine._shares_coins", lambda *asked: False)  # which would part them too
     else:
         monkeypatch.setattr("draftproof.decode.speculation.stream_key", keyed[fault])
 

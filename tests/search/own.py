@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from draftproof.decode import base, decoder
+from draftproof.decode import sequences, speculation
 
 Tokens = tuple[int, ...]
 Law = dict[Hashable, float]
@@ -113,16 +113,16 @@ class OwnChance:
 @contextmanager
 def driven(outcome: Outcome) -> Iterator[None]:
     """The decoders' chance comes from `outcome`. Streams are told apart by what the decoders call them."""
-    before = decoder.chance_for, base.chance_for
+    before = speculation.chance_of, sequences.chance_of
 
-    def chance_for(coupled: bool, stream: Hashable) -> Callable[[int], OwnChance]:
+    def chance_of(stream: Hashable, *, coupled: bool = False) -> Callable[[int], OwnChance]:
         return lambda start: OwnChance(outcome, stream, start)
 
-    decoder.chance_for = base.chance_for = chance_for
+    speculation.chance_of = sequences.chance_of = chance_of
     try:
         yield
     finally:
-        decoder.chance_for, base.chance_for = before
+        speculation.chance_of, sequences.chance_of = before
 
 
 def total_variation(one: Law, other: Law) -> float:

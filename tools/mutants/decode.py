@@ -66,10 +66,17 @@ DECODE: tuple[Fault, ...] = (
     ),
     Fault(
         "decode/engine.py",
-        "            if not self._is_being_read(job, index):\n",
-        "            if self._running or not self._is_being_read(job, index):\n",
+        "            if not self._is_being_read(job, index) and not self._shares_coins(job, index):\n",
+        "            if not self._shares_coins(job, index):\n",
         "samples of one prompt do not wait for the one that reads it",
         ENGINE,
+    ),
+    Fault(
+        "decode/engine.py",
+        "            if not self._is_being_read(job, index) and not self._shares_coins(job, index):\n",
+        "            if not self._is_being_read(job, index):\n",
+        "two texts with the same random numbers run side by side, their draft lengths by the load",
+        ("serve/test_company.py",),
     ),
     Fault(
         "decode/engine.py",
