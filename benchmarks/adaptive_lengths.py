@@ -1,10 +1,11 @@
-"""Draft lengths that adapt against fixed ones on a real model with prompt lookup: plain, fixed and adaptive runs interleaved.
+"""Draft lengths that adapt against fixed ones on a real model with prompt lookup: plain, fixed and
+adaptive runs interleaved.
 
     python benchmarks/adaptive_lengths.py --target smollm2-135m-instruct --out out/lengths.jsonl
 
-Greedy and sampled; a text to be copied with a change, a question, and random tokens. The last arm drafts sixteen tokens that
-are always wrong: what it loses is what auto-off lets through. The output has a line a run: prompt, temperature, arm, seconds,
-tokens, rounds, drafted, accepted.
+Greedy and sampled; a text to be copied with a change, a question, and random tokens. The last arm
+drafts sixteen tokens that are always wrong: what it loses is what auto-off lets through. The output
+has a line a run: prompt, temperature, arm, seconds, tokens, rounds, drafted, accepted.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from typing import Any
 from draftproof.drafters.builder import DraftBuilder
 from draftproof.drafters.protocol import Drafter, DraftSession, Request
 
-CODE = """Repeat this program with the variable `total` renamed to `amount`, and nothing else changed.
+CODE = """\
+Repeat this program with the variable `total` renamed to `amount`, and nothing else changed.
 
 def summarise(rows):
     total = 0
@@ -30,7 +32,10 @@ def summarise(rows):
             total -= row["price"] * row["count"]
     return {"total": total, "rows": len(rows)}
 """
-CHAT = "Explain to a friend why the sky is blue in the day and red in the evening, in a few paragraphs."
+CHAT = (
+    "Explain to a friend why the sky is blue in the day and red in the evening, in a few "
+    "paragraphs."
+)
 ARMS: dict[str, dict[str, Any]] = {
     "fixed 2": {"num_speculative_tokens": 2},
     "fixed 4": {"num_speculative_tokens": 4},
@@ -66,7 +71,12 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=200)
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--temperature", type=float, action="append")
-    parser.add_argument("--arm", action="append", choices=[*ARMS, WRONG], help="only these, beside plain; repeatable")
+    parser.add_argument(
+        "--arm",
+        action="append",
+        choices=[*ARMS, WRONG],
+        help="only these, beside plain; repeatable",
+    )
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     run(options)
@@ -79,11 +89,16 @@ def run(options: argparse.Namespace) -> None:
 
     target = load_model(options.target)
     draft = load_model(options.draft) if options.draft else None
-    base = {"method": "ngram"} if draft is None else {"method": "draft_model", "model": options.draft}
+    base = (
+        {"method": "ngram"} if draft is None else {"method": "draft_model", "model": options.draft}
+    )
     decoders = {
-        name: SpeculativeDecoder(draft, target, target.tokenizer, speculative_config=base | arm) for name, arm in ARMS.items()
+        name: SpeculativeDecoder(draft, target, target.tokenizer, speculative_config=base | arm)
+        for name, arm in ARMS.items()
     }
-    decoders[WRONG] = SpeculativeDecoder(AlwaysWrong(), target, target.tokenizer, speculative_config={"adaptive": "survival"})
+    decoders[WRONG] = SpeculativeDecoder(
+        AlwaysWrong(), target, target.tokenizer, speculative_config={"adaptive": "survival"}
+    )
     noise = [random.Random(0).randrange(1000, target.vocab_size - 1000) for _ in range(100)]
     prompts: dict[str, Any] = {
         "code": [{"role": "user", "content": CODE}],
@@ -96,7 +111,12 @@ def run(options: argparse.Namespace) -> None:
         for repeat in range(options.repeat):
             for temperature in options.temperature or (0.0, 0.7):
                 for prompt, content in prompts.items():
-                    params = SamplingParams(temperature=temperature, max_tokens=options.tokens, ignore_eos=True, seed=repeat)
+                    params = SamplingParams(
+                        temperature=temperature,
+                        max_tokens=options.tokens,
+                        ignore_eos=True,
+                        seed=repeat,
+                    )
                     wanted = {name: decoders[name] for name in options.arm or decoders}
                     arms = list({"plain": decoders["survival"].plain, **wanted}.items())
                     for arm, decoder in arms if repeat % 2 == 0 else reversed(arms):

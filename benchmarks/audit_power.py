@@ -1,11 +1,13 @@
-"""How many tokens the black box needs for each fault, and how often it calls an exact engine not exact.
+"""How many tokens the black box needs for each fault, and how often it calls an exact engine not
+exact.
 
-    python benchmarks/audit_power.py --out power.jsonl [--streams 16] [--runs 1000] [--only power|level] [--engine NAME]
+    python benchmarks/audit_power.py --out power.jsonl [--streams 16] [--runs 1000] [--only
+        power|level] [--engine NAME]
 
-A raw line a stream or a run; the table is printed from them. Power: each fault over the 3-token chain and over 1,000
-tokens, at a grid of sizes 26% apart; `battery` is the whole battery at that size, Bonferroni over all its tests at level
-1e-3, and `bets` the anytime-valid bets alone, at the size where they were won. Level: runs of exact engines, at levels
-1e-3 and 0.05.
+A raw line a stream or a run; the table is printed from them. Power: each fault over the 3-token
+chain and over 1,000 tokens, at a grid of sizes 26% apart; `battery` is the whole battery at that
+size, Bonferroni over all its tests at level 1e-3, and `bets` the anytime-valid bets alone, at the
+size where they were won. Level: runs of exact engines, at levels 1e-3 and 0.05.
 """
 
 from __future__ import annotations
@@ -21,7 +23,14 @@ import numpy as np
 from raw_lines import read_if_there
 
 from draftproof.audit.black_box.evidence import Evidence
-from draftproof.audit.black_box.self_test import ALLOWED, EASY_LEVEL, LEVEL, NEEDED, chains, evidence_of
+from draftproof.audit.black_box.self_test import (
+    ALLOWED,
+    EASY_LEVEL,
+    LEVEL,
+    NEEDED,
+    chains,
+    evidence_of,
+)
 from draftproof.audit.black_box.toys import EXACT, FAULTY, Chain, Engine
 from draftproof.audit.verdict import significant
 
@@ -41,11 +50,19 @@ def power(streams: int, only: str | None) -> Iterator[dict[str, Any]]:
                 continue
             for stream in range(streams):
                 sizes, won = _sizes(chain, engine, np.random.default_rng([1, stream]))
-                yield {"kind": "power", "model": model, "engine": name, "stream": stream, "found_at": sizes, "bets_won_at": won}
+                yield {
+                    "kind": "power",
+                    "model": model,
+                    "engine": name,
+                    "stream": stream,
+                    "found_at": sizes,
+                    "bets_won_at": won,
+                }
 
 
 def _sizes(chain: Chain, engine: Engine, rng: np.random.Generator) -> tuple[list[int], int | None]:
-    """The sizes of the grid at which the battery finds the fault, and the token at which the bets are won."""
+    """The sizes of the grid at which the battery finds the fault, and the token at which the bets
+    are won."""
     grid = [size for size in GRID if size <= MOST]
     evidence, found, won = Evidence(), list[int](), None
     evidence.begin_text()
@@ -70,24 +87,49 @@ def level(runs: int, only: str | None) -> Iterator[dict[str, Any]]:
                 if only not in (None, name):
                     continue
                 for run in range(runs):
-                    findings = evidence_of(engine, chain, tokens, np.random.default_rng([2, tokens, run])).findings()
+                    findings = evidence_of(
+                        engine, chain, tokens, np.random.default_rng([2, tokens, run])
+                    ).findings()
                     least = min(one.chance for one in findings) * len(findings)
-                    yield {"kind": "level", "model": model, "engine": name, "tokens": tokens, "run": run, "chance": least}
+                    yield {
+                        "kind": "level",
+                        "model": model,
+                        "engine": name,
+                        "tokens": tokens,
+                        "run": run,
+                        "chance": least,
+                    }
 
 
 def show(lines: list[dict[str, Any]]) -> None:
     """The table."""
-    print(f"{'model':13} {'fault':22} {'battery':>8} {'bets':>8} {'best single test':>17} {'allowed':>8}")
+    print(
+        f"{'model':13} {'fault':22} {'battery':>8} {'bets':>8} {'best single test':>17} "
+        f"{'allowed':>8}"
+    )
     for model in NEEDED:
         for name in FAULTY:
-            of = [line for line in lines if (line["kind"], line["model"], line["engine"]) == ("power", model, name)]
+            of = [
+                line
+                for line in lines
+                if (line["kind"], line["model"], line["engine"]) == ("power", model, name)
+            ]
             if of:
-                median = next((size for size in GRID if 2 * sum(size in one["found_at"] for one in of) >= len(of)), None)
+                median = next(
+                    (
+                        size
+                        for size in GRID
+                        if 2 * sum(size in one["found_at"] for one in of) >= len(of)
+                    ),
+                    None,
+                )
                 bets = sorted(one["bets_won_at"] or MOST + 1 for one in of)[(len(of) - 1) // 2]
                 best = NEEDED[model].get(name)
                 allowed = None if best is None else round(ALLOWED * best)
                 print(
-                    f"{model:13} {name:22} {_or(median)} {_or(bets if bets <= MOST else None)} {_or(best, 17)} {_or(allowed)}"
+                    f"{model:13} {name:22} {_or(median)} "
+                    f"{_or(bets if bets <= MOST else None)} {_or(best, 17)} "
+                    f"{_or(allowed)}"
                 )
     for model, sizes in LEVEL_TOKENS.items():
         for tokens in sizes:
@@ -95,7 +137,8 @@ def show(lines: list[dict[str, Any]]) -> None:
                 of = [
                     line["chance"]
                     for line in lines
-                    if line["kind"] == "level" and (line["model"], line["tokens"], line["engine"]) == (model, tokens, name)
+                    if line["kind"] == "level"
+                    and (line["model"], line["tokens"], line["engine"]) == (model, tokens, name)
                 ]
                 if of:
                     counts = [sum(one <= at for one in of) for at in (LEVEL, EASY_LEVEL)]
@@ -113,11 +156,22 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=16)
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--only", choices=("power", "level"))
-    parser.add_argument("--engine", choices=(*FAULTY, *EXACT), help="only this one; its lines are added to those in --out")
+    parser.add_argument(
+        "--engine",
+        choices=(*FAULTY, *EXACT),
+        help="only this one; its lines are added to those in --out",
+    )
     given = parser.parse_args()
     kept = [] if given.engine is None else read_if_there(given.out)
-    lines = [line for line in kept if line["engine"] != given.engine or line["kind"] not in (given.only, None)]
-    for kind, made in (("power", power(given.streams, given.engine)), ("level", level(given.runs, given.engine))):
+    lines = [
+        line
+        for line in kept
+        if line["engine"] != given.engine or line["kind"] not in (given.only, None)
+    ]
+    for kind, made in (
+        ("power", power(given.streams, given.engine)),
+        ("level", level(given.runs, given.engine)),
+    ):
         if given.only in (None, kind):
             lines.extend(made)
     given.out.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")

@@ -1,9 +1,11 @@
-"""Held-out acceptance of several heads of one target on the very same texts, with the difference from the first paired by text.
+"""Held-out acceptance of several heads of one target on the very same texts, with the difference
+from the first paired by text.
 
-    python benchmarks/compare_heads.py HEAD HEAD ... [--data benchmarks/data/smollm2_self_written] [--target NAME]
+    python benchmarks/compare_heads.py HEAD HEAD ... [--data benchmarks/data/smollm2_self_written]
+        [--target NAME]
 
-The texts are those that `draftproof train` holds out of --data, so heads trained on it have not seen them. Nothing is sampled.
-"""
+The texts are those that `draftproof train` holds out of --data, so heads trained on it have not
+seen them. Nothing is sampled."""
 
 from __future__ import annotations
 
@@ -22,13 +24,16 @@ SHORTEST = 8
 
 
 def readings(target: Any, heads: Sequence[Any], texts: Sequence[Any]) -> tuple[Any, Any]:
-    """(rows [texts], chance of acceptance up to each position [texts, heads, POSITIONS]); heads share layers and vocabulary."""
+    """(rows [texts], chance of acceptance up to each position [texts, heads, POSITIONS]); heads
+    share layers and vocabulary."""
     from draftproof.train.heldout import held_out
     from draftproof.train.states import show_states
 
     rows, chances = [], []
     for text in texts:
-        states = show_states(target, [text], heads[0].hidden_layers, heads[0].draft_ids, temperature=None)
+        states = show_states(
+            target, [text], heads[0].hidden_layers, heads[0].draft_ids, temperature=None
+        )
         found = [held_out(head, [states], POSITIONS) for head in heads]
         rows.append(found[0].rows[0])
         chances.append([one.marginal for one in found])
@@ -36,7 +41,8 @@ def readings(target: Any, heads: Sequence[Any], texts: Sequence[Any]) -> tuple[A
 
 
 def table(names: Sequence[str], rows: Any, chances: Any) -> list[str]:
-    """Lines of Markdown: means over all rows, and the difference of tokens a round with its standard error over texts."""
+    """Lines of Markdown: means over all rows, and the difference of tokens a round with its
+    standard error over texts."""
     weights = rows / rows.sum()
     lengths = 1 + chances.sum(2)
     said = ["| head | 1 | 2 | 3 | tokens a round | from the first |", "|---|---|---|---|---|---|"]
@@ -45,7 +51,9 @@ def table(names: Sequence[str], rows: Any, chances: Any) -> list[str]:
         apart = lengths[:, place] - lengths[:, 0]
         mean = float(weights @ apart)
         error = float(np.sqrt(weights**2 @ (apart - mean) ** 2))
-        said.append(f"| {name} | {means} | {weights @ lengths[:, place]:.3f} | {mean:+.3f} ± {error:.3f} |")
+        said.append(
+            f"| {name} | {means} | {weights @ lengths[:, place]:.3f} | {mean:+.3f} ± {error:.3f} |"
+        )
     return said
 
 
@@ -63,10 +71,21 @@ def main(argv: list[str] | None = None) -> int:
     from draftproof.train.store import read_texts, shortened
 
     target = load_model(options.target, dtype="float32")
-    heads: list[Any] = [load_head(folder, target_view(target), "eagle3").float() for folder in options.heads]
-    texts = [text for text in split(shortened(read_texts(options.data), options.max_length))[1] if text.answer >= SHORTEST]
+    heads: list[Any] = [
+        load_head(folder, target_view(target), "eagle3").float() for folder in options.heads
+    ]
+    texts = [
+        text
+        for text in split(shortened(read_texts(options.data), options.max_length))[1]
+        if text.answer >= SHORTEST
+    ]
     rows, chances = readings(target, heads, texts)
-    chat = np.array([text.source in ("chat", "invented") or text.source.startswith("self-instruct") for text in texts])
+    chat = np.array(
+        [
+            text.source in ("chat", "invented") or text.source.startswith("self-instruct")
+            for text in texts
+        ]
+    )
     warm = chat & np.array([text.temperature == 0.7 for text in texts])
     for name, some in (("all", chat | ~chat), ("chat", chat), ("chat at T = 0.7", warm)):
         if some.any():

@@ -1,11 +1,12 @@
-"""What drafting without a model costs: milliseconds a round, by length of context and of corpus, and what is stored.
+"""What drafting without a model costs: milliseconds a round, by length of context and of corpus,
+and what is stored.
 
     python benchmarks/draft_cost.py [--contexts 1000 4000 16000] [--rounds 300] [--out results.json]
 
-A made-up text with words, repeats and copied passages stands in for a context (its law is fixed by a seed), a longer one for a
-corpus. A round appends one to three tokens of the text, then asks for a draft; the first round, which takes in the whole
-context, is shown apart. Times are wall clock: run it on an idle machine. The last line is one JSON document.
-"""
+A made-up text with words, repeats and copied passages stands in for a context (its law is fixed by
+a seed), a longer one for a corpus. A round appends one to three tokens of the text, then asks for a
+draft; the first round, which takes in the whole context, is shown apart. Times are wall clock: run
+it on an idle machine. The last line is one JSON document."""
 
 from __future__ import annotations
 
@@ -40,10 +41,12 @@ LENGTH = 12
 
 
 def text(length: int, seed: int) -> list[int]:
-    """Words of one to six tokens with Zipf frequencies; every tenth step copies a passage of 10 to 60 tokens.
-    The words are the same for all seeds."""
+    """Words of one to six tokens with Zipf frequencies; every tenth step copies a passage of 10 to
+    60 tokens. The words are the same for all seeds."""
     rng, same = random.Random(seed), random.Random(0)
-    words = [[int(VOCAB * same.random() ** 3) for _ in range(same.randint(1, 6))] for _ in range(3000)]
+    words = [
+        [int(VOCAB * same.random() ** 3) for _ in range(same.randint(1, 6))] for _ in range(3000)
+    ]
     weights = [1 / (rank + 1) for rank in range(len(words))]
     tokens: list[int] = []
     while len(tokens) < length:
@@ -79,15 +82,21 @@ def drafters() -> dict[str, Callable[[], Drafter]]:
 
 
 def rounds(drafter: Drafter, length: int, count: int) -> list[float]:
-    """Seconds of the first and of `count` further rounds that begin at `length` tokens of context."""
+    """Seconds of the first and of `count` further rounds that begin at `length` tokens of
+    context."""
     whole = text(length + 3 * count, length)
     params = SamplingParams()
     laws = LawPipeline(params, num_prompt_tokens=length, vocab_size=VOCAB)
-    session = drafter.open(Request(tuple(whole[:length]), params, laws, TableModel([[0.5, 0.5], [0.5, 0.5]])))
+    session = drafter.open(
+        Request(tuple(whole[:length]), params, laws, TableModel([[0.5, 0.5], [0.5, 0.5]]))
+    )
     rng, context, spent = random.Random(0), whole[:length], []
     for _ in range(count + 1):
         draft = DraftBuilder(
-            KeyedChance((0, 0), len(context)), depth=LENGTH, vocab_size=VOCAB, max_nodes=256 if drafter.trees else None
+            KeyedChance((0, 0), len(context)),
+            depth=LENGTH,
+            vocab_size=VOCAB,
+            max_nodes=256 if drafter.trees else None,
         )
         began = time.perf_counter()
         session.propose(context, draft)
@@ -101,11 +110,15 @@ def rounds(drafter: Drafter, length: int, count: int) -> list[float]:
     return spent
 
 
-def observe(session: DraftSession, context: list[int], tokens: Any, parents: Any, rng: random.Random) -> None:
+def observe(
+    session: DraftSession, context: list[int], tokens: Any, parents: Any, rng: random.Random
+) -> None:
     """A pass over the pending token and the draft, with best ids for `recycling`."""
     rows = (context[-1], *tokens)
     best = np.asarray([[int(VOCAB * rng.random() ** 3) for _ in range(8)] for _ in rows])
-    session.observe(Observation(len(context) - 1, context[-1:], {}, rows, (-1, *(p + 1 for p in parents)), best))
+    session.observe(
+        Observation(len(context) - 1, context[-1:], {}, rows, (-1, *(p + 1 for p in parents)), best)
+    )
 
 
 def main() -> None:
@@ -115,7 +128,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     found: list[dict[str, Any]] = []
-    print("| drafter | context | first round, ms | a round, median ms | 95% | largest |\n|---|---|---|---|---|---|")
+    print(
+        "| drafter | context | first round, ms | a round, median ms | 95% | largest "
+        "|\n|---|---|---|---|---|---|"
+    )
     for name, make in drafters().items():
         for length in args.contexts:
             first, *others = (1000 * s for s in rounds(make(), length, args.rounds))
@@ -128,7 +144,12 @@ def main() -> None:
                 "max_ms": max(others),
             }
             found.append(cost)
-            print("| {drafter} | {context} | {first_ms:.1f} | {median_ms:.3f} | {p95_ms:.3f} | {max_ms:.3f} |".format(**cost))
+            print(
+                (
+                    "| {drafter} | {context} | {first_ms:.1f} | {median_ms:.3f} | "
+                    "{p95_ms:.3f} | {max_ms:.3f} |"
+                ).format(**cost)
+            )
     document = json.dumps({"rounds": args.rounds, "costs": found})
     if args.out:
         args.out.write_text(document + "\n", encoding="utf-8")

@@ -1,11 +1,13 @@
-"""Whether drafted text is plain text token for token on an engine: greedy, and sampled under `match`, alone and in batches.
+"""Whether drafted text is plain text token for token on an engine: greedy, and sampled under
+`match`, alone and in batches.
 
-    python benchmarks/engine_identity.py MODEL --prompts FILE [--engine openvino --dtype bfloat16 --quantize int8]
+    python benchmarks/engine_identity.py MODEL --prompts FILE [--engine openvino --dtype bfloat16
+        --quantize int8]
         [--first 200 --tokens 64 --batch 4 --config JSON]
 
-FILE: prompts as `draftproof bench` reads them; they are taken evenly over its length. Prints a JSON line for each temperature
-and way: how many texts and tokens, and every text that differs with the place where it does. Exit code 1 when one differs.
-"""
+FILE: prompts as `draftproof bench` reads them; they are taken evenly over its length. Prints a JSON
+line for each temperature and way: how many texts and tokens, and every text that differs with the
+place where it does. Exit code 1 when one differs."""
 
 from __future__ import annotations
 
@@ -37,10 +39,15 @@ def main() -> int:
     from draftproof.bench import encode, read_items
 
     loaded = {"engine": args.engine, "dtype": args.dtype, "quantization": args.quantize}
-    made = SpeculativeDecoder.from_pretrained(args.model, speculative_config=json.loads(args.config), **loaded)
+    made = SpeculativeDecoder.from_pretrained(
+        args.model, speculative_config=json.loads(args.config), **loaded
+    )
     items = read_items(args.prompts)
     chosen = [items[i * len(items) // args.first] for i in range(min(args.first, len(items)))]
-    prompts = [item.ids for item in encode(chosen, made.tokenizer, made.target.vocab_size, None, args.tokens)]
+    prompts = [
+        item.ids
+        for item in encode(chosen, made.tokenizer, made.target.vocab_size, None, args.tokens)
+    ]
     differing = 0
     for temperature in (0.0, 0.7):
         params = SamplingParams(temperature=temperature, max_tokens=args.tokens, seed=0)
@@ -61,9 +68,17 @@ def compared(plain: list[Any], drafted: list[Any]) -> dict[str, Any]:
     for number, (one, other) in enumerate(zip(plain, drafted, strict=True)):
         if one.token_ids != other.token_ids:
             pairs = enumerate(zip(one.token_ids, other.token_ids, strict=False))
-            differ.append({"prompt": number, "place": next((place for place, (a, b) in pairs if a != b), None)})
+            differ.append(
+                {
+                    "prompt": number,
+                    "place": next((place for place, (a, b) in pairs if a != b), None),
+                }
+            )
     tokens, accepted = (
-        sum(count) for count in zip(*((len(r.token_ids), r.stats.num_kept_tokens) for r in drafted), strict=True)
+        sum(count)
+        for count in zip(
+            *((len(r.token_ids), r.stats.num_kept_tokens) for r in drafted), strict=True
+        )
     )
     return {"texts": len(plain), "tokens": tokens, "accepted": accepted, "differ": differ}
 

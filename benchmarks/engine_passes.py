@@ -1,10 +1,12 @@
-"""What a pass over n tokens costs on each engine and precision, in one run, every kind in turn and in a new order each time.
+"""What a pass over n tokens costs on each engine and precision, in one run, every kind in turn and
+in a new order each time.
 
-    python benchmarks/engine_passes.py MODEL --threads 2 [--context 200] [--turns 12] [--kinds torch/bfloat16 openvino/int8 ...]
+    python benchmarks/engine_passes.py MODEL --threads 2 [--context 200] [--turns 12] [--kinds
+        torch/bfloat16 openvino/int8 ...]
 
-Prints a JSON line a kind: milliseconds of a pass over one token (median, quartiles), and of n tokens as a ratio to it; last the
-ratio of one-token passes to the first kind's, paired by turn (median, quartiles). Stop everything else first.
-"""
+Prints a JSON line a kind: milliseconds of a pass over one token (median, quartiles), and of n
+tokens as a ratio to it; last the ratio of one-token passes to the first kind's, paired by turn
+(median, quartiles). Stop everything else first."""
 
 from __future__ import annotations
 
@@ -15,7 +17,14 @@ from statistics import median, quantiles
 from time import perf_counter
 from typing import Any
 
-KINDS = ("torch/bfloat16", "torch/float32", "openvino/bfloat16", "openvino/float32", "openvino/int8", "openvino/int4")
+KINDS = (
+    "torch/bfloat16",
+    "torch/float32",
+    "openvino/bfloat16",
+    "openvino/float32",
+    "openvino/int8",
+    "openvino/int4",
+)
 WIDTHS = (1, 2, 3, 4, 5, 8, 16)
 PASSES = 4
 """Passes of one width in a turn; their median counts."""
@@ -33,7 +42,9 @@ def main() -> None:
 
     torch.set_num_threads(args.threads)
     sessions = {kind: opened(args.model, kind, args.context) for kind in args.kinds}
-    seconds: dict[tuple[str, int], list[float]] = {(kind, width): [] for kind in args.kinds for width in WIDTHS}
+    seconds: dict[tuple[str, int], list[float]] = {
+        (kind, width): [] for kind in args.kinds for width in WIDTHS
+    }
     for turn in range(args.turns):
         order = list(seconds)
         random.Random(turn).shuffle(order)
@@ -43,7 +54,11 @@ def main() -> None:
     for kind in args.kinds:
         alone = seconds[kind, 1]
         ratios = {width: round(median(paired(seconds[kind, width], alone)), 2) for width in WIDTHS}
-        told = {"kind": kind, "milliseconds": spread([1e3 * s for s in alone]), "ratio_to_one_token": ratios}
+        told = {
+            "kind": kind,
+            "milliseconds": spread([1e3 * s for s in alone]),
+            "ratio_to_one_token": ratios,
+        }
         print(json.dumps(told | {f"times_{first}": spread(paired(seconds[first, 1], alone))}))
 
 
@@ -57,7 +72,13 @@ def opened(model: str, kind: str, context: int) -> Any:
     dtype = {"int8": "bfloat16", "int4": "float32"}.get(precision, precision)
     loaded = load_engine(model, engine=engine, dtype=dtype, quantization=weights)
     session = loaded.open()
-    extend(Step(session, [(7919 * i + 11) % loaded.num_input_ids for i in range(context)], rows=[context - 1]))
+    extend(
+        Step(
+            session,
+            [(7919 * i + 11) % loaded.num_input_ids for i in range(context)],
+            rows=[context - 1],
+        )
+    )
     return session
 
 

@@ -1,15 +1,20 @@
-"""The lab's scale-up, step by step: 20 code and 20 chat answers, acceptance by workload, the cost of a step, what follows.
+"""The lab's scale-up, step by step: 20 code and 20 chat answers, acceptance by workload, the cost
+of a step, what follows.
 
-    python benchmarks/lab_scale_up.py --out raw.jsonl --only text        untimed: may run beside other work
-    python benchmarks/lab_scale_up.py --out raw.jsonl --seconds 240      needs the machine alone; run again to go on
-    python benchmarks/lab_scale_up.py --out raw.jsonl --report           the table
-    python benchmarks/lab_scale_up.py --tiny                             two tiny random models, seconds on any CPU
-    python benchmarks/lab_scale_up.py --shapes --device cuda --out gpu.jsonl     random weights in Qwen2.5's real shapes:
-                                                                         costs are real, acceptance is by chance (synthetic)
-`--target Qwen/Qwen2.5-1.5B-Instruct --draft Qwen/Qwen2.5-0.5B-Instruct` are the lab's own; by default a Coder pair stands in.
+    python benchmarks/lab_scale_up.py --out raw.jsonl --only text    untimed, beside other work
+    python benchmarks/lab_scale_up.py --out raw.jsonl --seconds 240  alone; again to go on
+    python benchmarks/lab_scale_up.py --out raw.jsonl --report       the table
+    python benchmarks/lab_scale_up.py --tiny         two tiny random models, seconds on any CPU
+    python benchmarks/lab_scale_up.py --shapes --device cuda --out gpu.jsonl
+        random weights in Qwen2.5's real shapes: costs are real, acceptance is by chance (synthetic)
 
-1. The target answers, greedily and at temperature 0.7.  2. alpha: both models read the answers, overlap per workload.
-3. c: 100 cached single-token steps of each model, medians.  4. Foretold: tokens per pass and speedup for each draft length.
+`--target Qwen/Qwen2.5-1.5B-Instruct --draft Qwen/Qwen2.5-0.5B-Instruct` are the lab's own; by
+default a Coder pair stands in.
+
+1. The target answers, greedily and at temperature 0.7.
+2. alpha: both models read the answers, overlap per workload.
+3. c: 100 cached single-token steps of each model, medians.
+4. Foretold: tokens per pass and speedup for each draft length.
 5. Measured: the same, interleaved with plain decoding and transformers' assisted generation.
 Every line of --out is one finished piece of work, and a run goes on after the pieces its file has.
 """
@@ -35,27 +40,91 @@ TOGETHER = 4
 """Prompts whose answers are written and read together."""
 KINDS = ("text", "steps", "costs", "run")
 SHAPES = {
-    "1.5B": dict(hidden_size=1536, intermediate_size=8960, num_hidden_layers=28, num_attention_heads=12, num_key_value_heads=2),
-    "0.5B": dict(hidden_size=896, intermediate_size=4864, num_hidden_layers=24, num_attention_heads=14, num_key_value_heads=2),
-    "tiny": dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2),
-    "tinier": dict(hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=4, num_key_value_heads=2),
+    "1.5B": dict(
+        hidden_size=1536,
+        intermediate_size=8960,
+        num_hidden_layers=28,
+        num_attention_heads=12,
+        num_key_value_heads=2,
+    ),
+    "0.5B": dict(
+        hidden_size=896,
+        intermediate_size=4864,
+        num_hidden_layers=24,
+        num_attention_heads=14,
+        num_key_value_heads=2,
+    ),
+    "tiny": dict(
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+    ),
+    "tinier": dict(
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=1,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+    ),
 }
-"""Qwen2.5's from the config.json of its repositories; the vocabulary is 151,936 there and 512 for the tiny ones."""
+"""Qwen2.5's from the config.json of its repositories; the vocabulary is 151,936 there and 512 for
+the tiny ones."""
 ASKED = {
     "code": (
         "Write a Python function that {}.",
-        *("reverses a list in place", "counts the vowels in a text", "returns the n-th Fibonacci number"),
+        *(
+            "reverses a list in place",
+            "counts the vowels in a text",
+            "returns the n-th Fibonacci number",
+        ),
         *("checks whether a number is prime", "merges two sorted lists", "flattens a nested list"),
-        *("removes duplicates and keeps the order", "computes the mean and the median", "finds the longest word in a text"),
-        *("turns a Roman numeral into an integer", "reads a CSV file into dictionaries", "sorts words by their length"),
-        *("finds two numbers that add up to a target", "transposes a matrix", "checks whether brackets are balanced"),
-        *("does a binary search", "splits a list into chunks", "counts the words of a file", "rotates a list by k places"),
+        *(
+            "removes duplicates and keeps the order",
+            "computes the mean and the median",
+            "finds the longest word in a text",
+        ),
+        *(
+            "turns a Roman numeral into an integer",
+            "reads a CSV file into dictionaries",
+            "sorts words by their length",
+        ),
+        *(
+            "finds two numbers that add up to a target",
+            "transposes a matrix",
+            "checks whether brackets are balanced",
+        ),
+        *(
+            "does a binary search",
+            "splits a list into chunks",
+            "counts the words of a file",
+            "rotates a list by k places",
+        ),
         "inverts a dictionary",
     ),
     "chat": (
         "What are the most important facts about {}?",
-        *("volcanoes", "bicycles", "the water cycle", "chess", "black holes", "bread baking", "public libraries", "sleep"),
-        *("the Roman Empire", "electric cars", "bees", "jazz", "vaccines", "mountain climbing", "prime numbers", "coffee"),
+        *(
+            "volcanoes",
+            "bicycles",
+            "the water cycle",
+            "chess",
+            "black holes",
+            "bread baking",
+            "public libraries",
+            "sleep",
+        ),
+        *(
+            "the Roman Empire",
+            "electric cars",
+            "bees",
+            "jazz",
+            "vaccines",
+            "mountain climbing",
+            "prime numbers",
+            "coffee",
+        ),
         *("gardening", "the stock market", "photography", "the human heart"),
     ),
 }
@@ -64,7 +133,8 @@ ASKED = {
 
 @dataclass(frozen=True)
 class Piece:
-    """A piece of work. number: the first prompt of a text, the prompt of a run, the visit of the costs."""
+    """A piece of work. number: the first prompt of a text, the prompt of a run, the visit of the
+    costs."""
 
     kind: str
     temperature: float
@@ -86,7 +156,9 @@ def main(argv: list[str] | None = None) -> int:
                 print("time is used up; run again to go on", file=sys.stderr)
                 return 3
             found = [vars(piece) | line for line in work.lines(piece)]
-            work.longest[piece.kind] = max(work.longest.get(piece.kind, 0.0), time.monotonic() - began)
+            work.longest[piece.kind] = max(
+                work.longest.get(piece.kind, 0.0), time.monotonic() - began
+            )
             lines += found
             if options.out:
                 append(options.out, *found)
@@ -97,31 +169,58 @@ def main(argv: list[str] | None = None) -> int:
 
 def arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--target", default="~/.cache/draftproof/models/qwen2.5-coder-1.5b-instruct.gguf")
-    parser.add_argument("--draft", default="~/.cache/draftproof/models/qwen2.5-coder-0.5b-instruct.gguf")
-    parser.add_argument("--tiny", action="store_true", help="tiny random models instead of real ones")
-    parser.add_argument("--shapes", action="store_true", help="random weights in real shapes; acceptance by chance")
-    parser.add_argument("--synthetic-alpha", type=float, default=0.8, help="with --shapes and --tiny: acceptance by chance")
+    parser.add_argument(
+        "--target", default="~/.cache/draftproof/models/qwen2.5-coder-1.5b-instruct.gguf"
+    )
+    parser.add_argument(
+        "--draft", default="~/.cache/draftproof/models/qwen2.5-coder-0.5b-instruct.gguf"
+    )
+    parser.add_argument(
+        "--tiny", action="store_true", help="tiny random models instead of real ones"
+    )
+    parser.add_argument(
+        "--shapes", action="store_true", help="random weights in real shapes; acceptance by chance"
+    )
+    parser.add_argument(
+        "--synthetic-alpha",
+        type=float,
+        default=0.8,
+        help="with --shapes and --tiny: acceptance by chance",
+    )
     parser.add_argument("--prompts", type=int, default=20, help="answers a workload, at most 20")
-    parser.add_argument("--measured", type=int, help="prompts a workload that are run; default: all, 2 with random weights")
+    parser.add_argument(
+        "--measured",
+        type=int,
+        help="prompts a workload that are run; default: all, 2 with random weights",
+    )
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--lengths", type=int, nargs="+", default=list(K), help="draft lengths")
     parser.add_argument("--temperature", type=float, nargs="+", default=list(TEMPERATURES))
     parser.add_argument("--dtype", default="auto")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--threads", type=int)
-    parser.add_argument("--only", nargs="+", choices=KINDS, default=list(KINDS), help="only these kinds of work")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin nothing that would not end within these")
+    parser.add_argument(
+        "--only", nargs="+", choices=KINDS, default=list(KINDS), help="only these kinds of work"
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=float("inf"),
+        help="begin nothing that would not end within these",
+    )
     parser.add_argument("--report", action="store_true", help="only print the table")
     parser.add_argument("--out", type=Path, help="JSON lines, gone on with")
     options = parser.parse_args(argv)
     options.synthetic = options.synthetic_alpha if options.tiny or options.shapes else None
-    options.measured = min(options.prompts, options.measured or (options.prompts if options.synthetic is None else 2))
+    options.measured = min(
+        options.prompts, options.measured or (options.prompts if options.synthetic is None else 2)
+    )
     return options
 
 
 def pieces(options: argparse.Namespace) -> Iterator[Piece]:
-    """Texts, single steps, then the runs with the visits of timing spread among them. Acceptance by chance needs no text."""
+    """Texts, single steps, then the runs with the visits of timing spread among them. Acceptance by
+    chance needs no text."""
     if options.synthetic is None:
         for first in range(0, options.prompts, TOGETHER):
             for temperature in options.temperature:
@@ -145,7 +244,8 @@ def about(line: Line) -> Piece:
 
 
 class Work:
-    """Both models, loaded once, and what is done with them. longest: seconds of the longest piece of each kind."""
+    """Both models, loaded once, and what is done with them. longest: seconds of the longest piece
+    of each kind."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         from draftproof.bench.provenance import provenance
@@ -155,9 +255,21 @@ class Work:
         self.options = options
         self.target, self.draft = models(options)
         self.prompts = prompts_of(options, self.target)
-        self.candidate = Candidate(SpeculativeConfig.from_dict({"method": "draft_model", "model": "draft"}), self.draft)
+        self.candidate = Candidate(
+            SpeculativeConfig.from_dict({"method": "draft_model", "model": "draft"}), self.draft
+        )
         where = provenance(self.target, seed=1)
-        kept = ("torch", "transformers", "processor", "gpu", "cpus", "threads", "dtype", "commit", "target")
+        kept = (
+            "torch",
+            "transformers",
+            "processor",
+            "gpu",
+            "cpus",
+            "threads",
+            "dtype",
+            "commit",
+            "target",
+        )
         self.where = {key: where[key] for key in kept} | {"target": Path(where["target"]).name}
         self.longest: dict[str, float] = {}
         self.warm = False
@@ -165,14 +277,22 @@ class Work:
     def params(self, temperature: float, seed: int, tokens: int | None = None) -> Any:
         from draftproof import SamplingParams
 
-        return SamplingParams(temperature=temperature, max_tokens=tokens or self.options.tokens, ignore_eos=True, seed=seed)
+        return SamplingParams(
+            temperature=temperature,
+            max_tokens=tokens or self.options.tokens,
+            ignore_eos=True,
+            seed=seed,
+        )
 
     def lines(self, piece: Piece) -> list[Line]:
-        made = {"text": self.texts, "steps": self.steps, "costs": self.costs, "run": self.runs}[piece.kind]
+        made = {"text": self.texts, "steps": self.steps, "costs": self.costs, "run": self.runs}[
+            piece.kind
+        ]
         return made(piece)
 
     def texts(self, piece: Piece) -> list[Line]:
-        """Answers of a few prompts, read by both models: overlap and chance of acceptance by position."""
+        """Answers of a few prompts, read by both models: overlap and chance of acceptance by
+        position."""
         from draftproof.plan.acceptance import Judge
         from draftproof.plan.answers import write_answers
         from draftproof.plan.forcing import force
@@ -181,10 +301,17 @@ class Work:
         last = (piece.number // self.options.prompts + 1) * self.options.prompts
         chosen = self.prompts[piece.number : min(piece.number + TOGETHER, last)]
         texts = write_answers(self.target, chosen, params)
-        forced = force(self.target, self.draft, texts, params, [Judge("token", fixed=piece.temperature == 0)])
+        forced = force(
+            self.target, self.draft, texts, params, [Judge("token", fixed=piece.temperature == 0)]
+        )
         numbers = range(piece.number, piece.number + len(chosen))
         return [
-            {"prompt": n, "answer": list(text.answer), "overlaps": f.overlaps, "coins": [row[0] for row in f.chances]}
+            {
+                "prompt": n,
+                "answer": list(text.answer),
+                "overlaps": f.overlaps,
+                "coins": [row[0] for row in f.chances],
+            }
             for n, text, f in zip(numbers, texts, forced, strict=True)
         ]
 
@@ -200,22 +327,37 @@ class Work:
         return [found | {"provenance": self.where}]
 
     def costs(self, piece: Piece) -> list[Line]:
-        """One visit: passes of every length the drafts lead to, and what real rounds spend outside forwards."""
+        """One visit: passes of every length the drafts lead to, and what real rounds spend outside
+        forwards."""
         from draftproof.plan.costs import PassTimer, time_outside
 
         longest = max(self.options.lengths)
-        context = (self.prompts[0] * 100)[: int(median(map(len, self.prompts))) + self.options.tokens // 2]
+        context = (self.prompts[0] * 100)[
+            : int(median(map(len, self.prompts))) + self.options.tokens // 2
+        ]
         timer = PassTimer(self.target, context, longest + 1, self.draft)
         passes = timer.visit()
         timer.close()
-        decoder, tries = self.candidate.decoder(self.target), sorted({min(self.options.lengths), longest})
-        outside = time_outside(decoder, self.prompts[0], self.params(piece.temperature, 1), tries, tokens=8)
+        decoder = self.candidate.decoder(self.target)
+        tries = sorted({min(self.options.lengths), longest})
+        outside = time_outside(
+            decoder, self.prompts[0], self.params(piece.temperature, 1), tries, tokens=8
+        )
         times = {str(n): list(t) for n, t in passes.target.items()}
         pairs = {"draft": list(passes.draft), "draft_pairs": list(passes.draft_pairs)}
-        return [{"context": passes.context, "target": times, "outside": vars(outside), "provenance": self.where} | pairs]
+        return [
+            {
+                "context": passes.context,
+                "target": times,
+                "outside": vars(outside),
+                "provenance": self.where,
+            }
+            | pairs
+        ]
 
     def runs(self, piece: Piece) -> list[Line]:
-        """One prompt through plain decoding, ours and transformers' assisted generation at every length."""
+        """One prompt through plain decoding, ours and transformers' assisted generation at every
+        length."""
         from draftproof.bench.run import order_of
 
         arms = self.arms(piece.temperature)
@@ -227,7 +369,14 @@ class Work:
         for arm, k in order_of(arms, piece.number % self.options.prompts):
             run = arm.run(self.prompts[piece.number], params)
             chunks = [[c.seconds, c.num_tokens] for c in run.chunks]
-            found.append({"arm": arm.name.split(" ")[0], "k": k, "chunks": chunks, "num_rounds": run.num_rounds})
+            found.append(
+                {
+                    "arm": arm.name.split(" ")[0],
+                    "k": k,
+                    "chunks": chunks,
+                    "num_rounds": run.num_rounds,
+                }
+            )
         return [line | {"provenance": self.where} for line in found]
 
     def arms(self, temperature: float) -> list[Any]:
@@ -238,14 +387,23 @@ class Work:
         from draftproof.bench.synthetic import make_synthetic
 
         synthetic = self.options.synthetic
-        made: list[Any] = [(OurArm(PLAIN, SpeculativeDecoder(None, self.target, self.target.tokenizer).plain), 0)]
+        made: list[Any] = [
+            (OurArm(PLAIN, SpeculativeDecoder(None, self.target, self.target.tokenizer).plain), 0)
+        ]
         for k in self.options.lengths:
             config = {"num_speculative_tokens": k}
-            decoder = SpeculativeDecoder(self.draft, self.target, self.target.tokenizer, speculative_config=config)
+            decoder = SpeculativeDecoder(
+                self.draft, self.target, self.target.tokenizer, speculative_config=config
+            )
             if synthetic is None:
-                made += [(OurArm("ours", decoder), k), (HFArm("assisted", self.target, draft=self.draft, length=k), k)]
+                made += [
+                    (OurArm("ours", decoder), k),
+                    (HFArm("assisted", self.target, draft=self.draft, length=k), k),
+                ]
             else:
-                made.append((OurArm("ours", make_synthetic(decoder, (synthetic,), temperature == 0)), k))
+                made.append(
+                    (OurArm("ours", make_synthetic(decoder, (synthetic,), temperature == 0)), k)
+                )
         return made
 
 
@@ -258,11 +416,18 @@ def models(options: argparse.Namespace) -> tuple[Any, Any]:
     if options.threads:
         torch.set_num_threads(options.threads)
     if options.tiny:
-        return random_model("tiny", "cpu", "float32", 512), random_model("tinier", "cpu", "float32", 512)
+        return random_model("tiny", "cpu", "float32", 512), random_model(
+            "tinier", "cpu", "float32", 512
+        )
     if options.shapes:
         device = "cuda" if options.device == "auto" else options.device
-        return random_model("1.5B", device, "bfloat16", 151936), random_model("0.5B", device, "bfloat16", 151936)
-    target, draft = (str(Path(n).expanduser()) if n.startswith("~") else n for n in (options.target, options.draft))
+        return random_model("1.5B", device, "bfloat16", 151936), random_model(
+            "0.5B", device, "bfloat16", 151936
+        )
+    target, draft = (
+        str(Path(n).expanduser()) if n.startswith("~") else n
+        for n in (options.target, options.draft)
+    )
     return tuple(load_model(n, dtype=options.dtype, device=options.device) for n in (target, draft))  # type: ignore[return-value]
 
 
@@ -274,7 +439,9 @@ def random_model(shape: str, device: str, dtype: str, vocab_size: int) -> Any:
     from draftproof.models.hf import HFModel
 
     special: dict[str, Any] = dict(bos_token_id=None, eos_token_id=None, pad_token_id=None)
-    config = Qwen2Config(vocab_size=vocab_size, max_position_embeddings=4096, **special, **SHAPES[shape])
+    config = Qwen2Config(
+        vocab_size=vocab_size, max_position_embeddings=4096, **special, **SHAPES[shape]
+    )
     torch.manual_seed(0)
     with torch.device(device):
         module = Qwen2ForCausalLM(config).to(getattr(torch, dtype))
@@ -282,13 +449,20 @@ def random_model(shape: str, device: str, dtype: str, vocab_size: int) -> Any:
 
 
 def prompts_of(options: argparse.Namespace, target: Any) -> list[tuple[int, ...]]:
-    """Token ids of so many prompts of code, then of chat. Random models read numbers instead of words."""
+    """Token ids of so many prompts of code, then of chat. Random models read numbers instead of
+    words."""
     from draftproof.decode.prompts import prompt_ids
 
     if target.tokenizer is None:
         count = len(WORKLOADS) * options.prompts
-        return [tuple((i * 37 + j * 11) % target.vocab_size for j in range(24)) for i in range(count)]
-    asked = [(ASKED[name][0], what) for name in WORKLOADS for what in ASKED[name][1 : 1 + options.prompts]]
+        return [
+            tuple((i * 37 + j * 11) % target.vocab_size for j in range(24)) for i in range(count)
+        ]
+    asked = [
+        (ASKED[name][0], what)
+        for name in WORKLOADS
+        for what in ASKED[name][1 : 1 + options.prompts]
+    ]
     chats = [[{"role": "user", "content": form.format(what)}] for form, what in asked]
     return [prompt_ids(chat, target.tokenizer, target.vocab_size) for chat in chats]
 

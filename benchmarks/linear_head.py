@@ -1,17 +1,22 @@
-"""The lab's stretch goal: on a frozen target, one linear layer on the last hidden state that guesses the token after next.
+"""The lab's stretch goal: on a frozen target, one linear layer on the last hidden state that
+guesses the token after next.
 
-    python benchmarks/linear_head.py train --target MODEL --texts FOLDER --tokenizer MODEL --tokens 20000 --out DIR
+    python benchmarks/linear_head.py train --target MODEL --texts FOLDER --tokenizer MODEL --tokens
+        20000 --out DIR
     python benchmarks/linear_head.py measure --target MODEL --recording recording.jsonl --out DIR
 
-The layer maps width to width, in front of the target's own frozen output layer: 2.4 million weights for Qwen2.5 1.5B. (A layer
-from the width straight to the vocabulary would have 233 million there.) It sees h_t and not the token drawn after it, t + 1,
-and guesses t + 2: a draft of one token, with no pass of its own but the output layer's.
+The layer maps width to width, in front of the target's own frozen output layer: 2.4 million weights
+for Qwen2.5 1.5B. (A layer from the width straight to the vocabulary would have 233 million there.)
+It sees h_t and not the token drawn after it, t + 1, and guesses t + 2: a draft of one token, with
+no pass of its own but the output layer's.
 
-`train` has the target read answers of a folder that `draftproof train data` wrote (decoded by the tokenizer of the model that
-wrote them, encoded by the target's), keeps states and laws in DIR, a piece at a time (a run goes on), and trains on them by
-cross-entropy against the target's law at temperature 1 over the most frequent ids. `measure` takes answers the target wrote
-itself and counts, row by row over the whole vocabulary, what verification would accept: the greedy guess where the answer is
-greedy, else the overlap of both laws. Before training the layer is the identity; that is measured too.
+`train` has the target read answers of a folder that `draftproof train data` wrote (decoded by the
+tokenizer of the model that wrote them, encoded by the target's), keeps states and laws in DIR, a
+piece at a time (a run goes on), and trains on them by cross-entropy against the target's law at
+temperature 1 over the most frequent ids. `measure` takes answers the target wrote itself and
+counts, row by row over the whole vocabulary, what verification would accept: the greedy guess where
+the answer is greedy, else the overlap of both laws. Before training the layer is the identity; that
+is measured too.
 """
 
 from __future__ import annotations
@@ -30,7 +35,8 @@ HELD_OUT = 0.05
 
 
 def collect(args: argparse.Namespace) -> None:
-    """States [rows, width] and laws [rows, IDS] in float16, a file a piece, until `args.tokens` rows are there."""
+    """States [rows, width] and laws [rows, IDS] in float16, a file a piece, until `args.tokens`
+    rows are there."""
     import torch
 
     from draftproof.train.states import read_texts_by
@@ -47,11 +53,16 @@ def collect(args: argparse.Namespace) -> None:
         if rows >= args.tokens:
             return
         if not path.exists():
-            few = [Text(str(i), "read", tokens, prompt) for i, (tokens, prompt) in enumerate(texts[number : number + PIECE])]
+            few = [
+                Text(str(i), "read", tokens, prompt)
+                for i, (tokens, prompt) in enumerate(texts[number : number + PIECE])
+            ]
             hidden, logits = read_texts_by(target, few, [view.num_layers])
             pairs = []
             for text, states, scores in zip(few, hidden[view.num_layers], logits, strict=True):
-                laws = scores.log_softmax(dim=-1)[:, ids].half()  # after the positions prompt .. length - 2
+                laws = scores.log_softmax(dim=-1)[
+                    :, ids
+                ].half()  # after the positions prompt .. length - 2
                 pairs.append((states[text.prompt - 1 : text.prompt - 1 + len(laws)].half(), laws))
             part = path.with_suffix(".part")  # a piece is there whole or not at all
             torch.save(tuple(torch.cat(parts) for parts in zip(*pairs, strict=True)), part)
@@ -96,7 +107,8 @@ def train(args: argparse.Namespace) -> None:
 
 
 def measure(args: argparse.Namespace) -> dict[str, Any]:
-    """Acceptance of the identity and of the trained layer on the recording, by setting, with an interval over answers."""
+    """Acceptance of the identity and of the trained layer on the recording, by setting, with an
+    interval over answers."""
     import numpy as np
     import torch
 
@@ -117,7 +129,9 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
             if heat == 0:
                 kept = (guesses.argmax(-1) == scores.argmax(-1)).float()
             else:
-                kept = torch.minimum((guesses / heat).softmax(-1), (scores / heat).softmax(-1)).sum(-1)
+                kept = torch.minimum((guesses / heat).softmax(-1), (scores / heat).softmax(-1)).sum(
+                    -1
+                )
             found.setdefault((name, line["setting"]), []).append((float(kept.sum()), len(kept)))
     result = {}
     for (name, setting), pairs in found.items():
@@ -130,7 +144,10 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
             "high": high,
             "rows": int(counts.sum()),
         }
-        print(f"{name}, {setting}: {sums.sum() / counts.sum():.3f} ({low:.3f} to {high:.3f}) of {int(counts.sum())} drafts")
+        print(
+            f"{name}, {setting}: {sums.sum() / counts.sum():.3f} ({low:.3f} to "
+            f"{high:.3f}) of {int(counts.sum())} drafts"
+        )
     (args.out / "measured.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     return result
 
@@ -147,7 +164,8 @@ def _target(args: argparse.Namespace) -> Any:
 
 
 def _texts(args: argparse.Namespace, tokenizer: Any) -> list[tuple[tuple[int, ...], int]]:
-    """(tokens, length of the prompt) of every text, encoded by the target's tokenizer in its own chat template."""
+    """(tokens, length of the prompt) of every text, encoded by the target's tokenizer in its own
+    chat template."""
     from draftproof.models.load import load_model
     from draftproof.train.store import read_texts
 
@@ -172,13 +190,21 @@ def _frequent(texts: list[tuple[tuple[int, ...], int]], vocab_size: int) -> Any:
     counts = torch.zeros(vocab_size, dtype=torch.long)
     for tokens, prompt in texts:
         counts += torch.bincount(torch.tensor(tokens[prompt:]), minlength=vocab_size)
-    return torch.sort(counts, descending=True, stable=True).indices[: min(IDS, vocab_size)].sort().values
+    return (
+        torch.sort(counts, descending=True, stable=True)
+        .indices[: min(IDS, vocab_size)]
+        .sort()
+        .values
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     verbs = parser.add_subparsers(dest="verb", required=True)
-    for name, about in (("train", "read texts and train the layer"), ("measure", "acceptance on the target's own answers")):
+    for name, about in (
+        ("train", "read texts and train the layer"),
+        ("measure", "acceptance on the target's own answers"),
+    ):
         verb = verbs.add_parser(name, help=about)
         verb.add_argument("--target", required=True)
         verb.add_argument("--out", type=Path, required=True)

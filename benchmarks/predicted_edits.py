@@ -1,10 +1,13 @@
-"""Predicted Outputs on real edits: passes a token where the answer is a file after a commit, the prediction the one before it.
+"""Predicted Outputs on real edits: passes a token where the answer is a file after a commit, the
+prediction the one before it.
 
-    python benchmarks/predicted_edits.py --tokenizer MODEL --at COMMIT [--repository FOLDER] [--files 40]
+    python benchmarks/predicted_edits.py --tokenizer MODEL --at COMMIT [--repository FOLDER]
+        [--files 40]
 
-No model and no timing: the target is a table that says the new file token by token, the prompt is the old file, and everything
-else is the decoder's own code, greedy, with drafts of up to 16 tokens. Files of the package of 1,000 to 9,000 characters, from
-the newest commit back. The passes hold for any target that makes the edit; a real one makes others.
+No model and no timing: the target is a table that says the new file token by token, the prompt is
+the old file, and everything else is the decoder's own code, greedy, with drafts of up to 16 tokens.
+Files of the package of 1,000 to 9,000 characters, from the newest commit back. The passes hold for
+any target that makes the edit; a real one makes others.
 """
 
 from __future__ import annotations
@@ -22,12 +25,20 @@ from draftproof import SamplingParams, SpeculativeDecoder, TableModel
 METHODS: dict[str, dict[str, Any]] = {
     "prediction": {"method": "prediction"},
     "ngram, up to 3 tokens": {"method": "ngram", "num_speculative_tokens": 16},
-    "ngram, up to 8 tokens": {"method": "ngram", "prompt_lookup_max": 8, "prompt_lookup_min": 1, "num_speculative_tokens": 16},
+    "ngram, up to 8 tokens": {
+        "method": "ngram",
+        "prompt_lookup_max": 8,
+        "prompt_lookup_min": 1,
+        "num_speculative_tokens": 16,
+    },
     "suffix": {"method": "suffix", "num_speculative_tokens": 16},
     "auto: prediction, suffix": {
         "method": "auto",
         "drafters": ["prediction", "suffix"],
-        "costs": {name: {"verify": {"1": 1.0, "17": 1.4}, "draft": 0.0} for name in ("prediction", "suffix")},
+        "costs": {
+            name: {"verify": {"1": 1.0, "17": 1.4}, "draft": 0.0}
+            for name in ("prediction", "suffix")
+        },
     },
 }
 """`auto` weighs drafts by what passes cost; here as on the processor of docs/log.md."""
@@ -50,16 +61,24 @@ def main() -> None:
         old, new = tokenizer.encode(before), tokenizer.encode(after)
         for name, config in METHODS.items():
             passes[name].append(num_passes(old, new, config) / len(new))
-        print(f"{path}: {len(new)} tokens", *(f"{1 / found[-1]:.2f}" for found in passes.values()), sep="  ", flush=True)
+        print(
+            f"{path}: {len(new)} tokens",
+            *(f"{1 / found[-1]:.2f}" for found in passes.values()),
+            sep="  ",
+            flush=True,
+        )
     for name, found in passes.items():
         print(f"{name}: {np.mean(found):.4f} passes a token over {len(found)} files")
 
 
 def edits(repository: Path, newest: str) -> Iterator[tuple[str, str, str]]:
-    """Path, text before and text after of each file of the package that a commit changed, from the newest commit back."""
+    """Path, text before and text after of each file of the package that a commit changed, from the
+    newest commit back."""
 
     def git(*words: str) -> str:
-        return subprocess.run(["git", "-C", str(repository), *words], capture_output=True, text=True, check=True).stdout
+        return subprocess.run(
+            ["git", "-C", str(repository), *words], capture_output=True, text=True, check=True
+        ).stdout
 
     for commit in git("log", "--format=%h", newest).split():
         changed = git("show", "--name-status", "--format=", commit).splitlines()
@@ -71,12 +90,21 @@ def edits(repository: Path, newest: str) -> Iterator[tuple[str, str, str]]:
 
 
 def num_passes(old: list[int], new: list[int], config: dict[str, Any]) -> int:
-    """Passes of the target until all of `new` is said, after the prompt `old`, by the drafter of `config`."""
+    """Passes of the target until all of `new` is said, after the prompt `old`, by the drafter of
+    `config`."""
     place = {token: number for number, token in enumerate(dict.fromkeys([*old, *new]))}
     prompt, answer = [place[token] for token in old], [place[token] for token in new]
     rows = np.eye(len(place))
-    target = TableModel(lambda prefix: rows[answer[len(prefix) - len(prompt)]], vocab_size=len(place), name="the new file")
-    params = SamplingParams(temperature=0, max_tokens=len(answer), prediction=prompt if "prediction" in str(config) else None)
+    target = TableModel(
+        lambda prefix: rows[answer[len(prefix) - len(prompt)]],
+        vocab_size=len(place),
+        name="the new file",
+    )
+    params = SamplingParams(
+        temperature=0,
+        max_tokens=len(answer),
+        prediction=prompt if "prediction" in str(config) else None,
+    )
     result = SpeculativeDecoder(None, target, speculative_config=config).generate(prompt, params)
     assert list(result.token_ids) == answer
     return result.stats.num_rounds

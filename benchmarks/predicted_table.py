@@ -1,9 +1,11 @@
-"""The table of predicted against measured speedup, from the raw lines that `predicted_vs_measured.py` wrote.
+"""The table of predicted against measured speedup, from the raw lines that
+`predicted_vs_measured.py` wrote.
 
     python benchmarks/predicted_table.py raw.jsonl [more.jsonl] --out table.md
 
-Predictions are made here, by the functions that `draftproof plan` uses, from the `text` and `costs` lines alone; `run` lines
-are what they are compared with. A change of the method thus needs no new measurement, and cannot see one.
+Predictions are made here, by the functions that `draftproof plan` uses, from the `text` and `costs`
+lines alone; `run` lines are what they are compared with. A change of the method thus needs no new
+measurement, and cannot see one.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ def cells(lines: list[Line]) -> list[Line]:
     from draftproof.plan.predict import Recorded, predict
 
     found = []
-    for pair, workload, temperature in dict.fromkeys(group_of(line) for line in lines if line["kind"] == "run"):
+    for pair, workload, temperature in dict.fromkeys(
+        group_of(line) for line in lines if line["kind"] == "run"
+    ):
         mine = [line for line in lines if group_of(line) == (pair, workload, temperature)]
         runs = [line for line in mine if line["kind"] == "run"]
         prompts = {line["prompt"] for line in runs}
@@ -54,7 +58,12 @@ def cells(lines: list[Line]) -> list[Line]:
         group = []
         for k in sorted(int(name[2:]) for name in {line["arm"] for line in runs} - {"plain"}):
             choice = predict("", pair, recorded, k, costs, mean_overlap(traces).point)
-            about = {"pair": pair, "workload": workload, "temperature": temperature, "prompts": len(prompts)}
+            about = {
+                "pair": pair,
+                "workload": workload,
+                "temperature": temperature,
+                "prompts": len(prompts),
+            }
             group.append(about | compared(choice, runs, k) | {"where": visits[0]["provenance"]})
         paying = [cell for cell in group if cell["low"] >= 1]
         if paying:  # one recommendation a group, as `plan` makes it
@@ -68,7 +77,8 @@ def group_of(line: Line) -> tuple[str, str, float]:
 
 
 def compared(choice: Any, runs: list[Line], k: int) -> Line:
-    """What was foretold for k drafts beside what was measured after the first chunk, all prompts together."""
+    """What was foretold for k drafts beside what was measured after the first chunk, all prompts
+    together."""
     mine, plain = ([line for line in runs if line["arm"] == name] for name in (f"k={k}", "plain"))
     rounds = [r for line in mine for r in line["rounds"]]
     return {
@@ -96,7 +106,12 @@ def visit_of(line: Line) -> Any:
     from draftproof.plan.costs import PassTimes
 
     target = {int(n): tuple(times) for n, times in line["target"].items()}
-    return PassTimes(line["context"], target, tuple(line["draft"]), draft_pairs=tuple(line.get("draft_pairs", ())))
+    return PassTimes(
+        line["context"],
+        target,
+        tuple(line["draft"]),
+        draft_pairs=tuple(line.get("draft_pairs", ())),
+    )
 
 
 def outside_of(lines: list[Line]) -> Any:
@@ -104,7 +119,14 @@ def outside_of(lines: list[Line]) -> Any:
     from draftproof.plan.costs import fit_outside
 
     plain = [r[6] for line in lines for r in line["rounds"]["plain"] if not r[7]]
-    tried = [r for line in lines for name, rounds in line["rounds"].items() if name != "plain" for r in rounds if not r[7]]
+    tried = [
+        r
+        for line in lines
+        for name, rounds in line["rounds"].items()
+        if name != "plain"
+        for r in rounds
+        if not r[7]
+    ]
     return fit_outside(plain, [(r[0], r[6] + r[3] - r[4]) for r in tried])
 
 
@@ -125,9 +147,12 @@ def row(cell: Line) -> str:
     inside = cell["low"] <= cell["measured"] <= cell["high"]
     error = cell["predicted"] / cell["measured"] - 1
     return (
-        f"| {cell['pair']} | {cell['workload']} | {cell['temperature']:g} | {cell['k']} | {cell['prompts']} "
-        f"| {cell['predicted']:.2f} ({cell['low']:.2f}-{cell['high']:.2f}) | {cell['iid']:.2f} | {cell['measured']:.2f} "
-        f"| {cell['predicted_tokens_per_round']:.2f} / {cell['measured_tokens_per_round']:.2f} | {error:+.0%} "
+        f"| {cell['pair']} | {cell['workload']} | {cell['temperature']:g} | {cell['k']} "
+        f"| {cell['prompts']} "
+        f"| {cell['predicted']:.2f} ({cell['low']:.2f}-{cell['high']:.2f}) | "
+        f"{cell['iid']:.2f} | {cell['measured']:.2f} "
+        f"| {cell['predicted_tokens_per_round']:.2f} / "
+        f"{cell['measured_tokens_per_round']:.2f} | {error:+.0%} "
         f"| {'yes' if inside else 'no'} | {'best' if cell['recommended'] else ''} |"
     )
 
@@ -144,7 +169,8 @@ def markdown(cells: list[Line]) -> str:
     head = [
         "# Predicted against measured",
         "",
-        f"{len(cells)} of {CELLS} cells, 48 tokens a prompt. Speedup after the first round, all prompts of a cell together, "
+        f"{len(cells)} of {CELLS} cells, 48 tokens a prompt. Speedup after the first "
+        "round, all prompts of a cell together, "
         "one run; the interval is the plan's, nominal 90%.",
         "",
         f"- the interval holds the measured speedup in {inside} of {len(cells)} cells",
@@ -152,7 +178,10 @@ def markdown(cells: list[Line]) -> str:
         f"- half the interval is at most 15% of the point in {narrow} of {len(cells)}",
         f"- recommended arms measured more than 3% slower than plain decoding: {len(wrong)}",
         "",
-        f"{where['processor']}, {where['threads']} threads, {where['dtype']}, torch {where['torch']}.",
+        (
+            f"{where['processor']}, {where['threads']} threads, {where['dtype']}, torch "
+            f"{where['torch']}."
+        ),
         "",
         "| pair | workload | T | k | prompts | predicted | i.i.d. | measured "
         "| tokens/round predicted / measured | error | inside | |",

@@ -1,17 +1,20 @@
-"""Predicted against measured speedup, cell by cell: three pairs x two workloads x two temperatures x four draft lengths.
+"""Predicted against measured speedup, cell by cell: three pairs x two workloads x two temperatures
+x four draft lengths.
 
-    python benchmarks/predicted_vs_measured.py --out raw.jsonl --only text           untimed: may run beside other work
-    python benchmarks/predicted_vs_measured.py --out raw.jsonl --seconds 240         needs the machine alone; run again to go on
-    python benchmarks/predicted_table.py raw.jsonl --out table.md                    foretell from the raw lines, and compare
+    python benchmarks/predicted_vs_measured.py --out raw.jsonl --only text    untimed
+    python benchmarks/predicted_vs_measured.py --out raw.jsonl --seconds 240  alone; again to go on
+    python benchmarks/predicted_table.py raw.jsonl --out table.md           predict, and compare
 
-Every line of --out is one finished piece of work, and a run goes on after the pieces its file has. Kinds: `text` (an answer of
-the target and how a drafter would have done on it), `costs` (timed passes and rounds) and `run` (one prompt through one arm).
-All arms of a prompt are run in one piece, plain decoding among them, in an order that alternates. Planned answers have other
-seeds than measured ones. Groups whose interval came out wide have a second wave, set down before any of it was run (MORE in
-predicted_work.py): further prompts, further planned answers, and visits of timing in between.
+Every line of --out is one finished piece of work, and a run goes on after the pieces its file has.
+Kinds: `text` (an answer of the target and how a drafter would have done on it), `costs` (timed
+passes and rounds) and `run` (one prompt through one arm). All arms of a prompt are run in one
+piece, plain decoding among them, in an order that alternates. Planned answers have other seeds than
+measured ones. Groups whose interval came out wide have a second wave, set down before any of it was
+run (MORE in predicted_work.py): further prompts, further planned answers, and visits of timing in
+between.
 
-The weak draft is the target's own first layers with its norm and output layer, untrained: there the right answer is "don't".
-"""
+The weak draft is the target's own first layers with its norm and output layer, untrained: there the
+right answer is "don't"."""
 
 from __future__ import annotations
 
@@ -27,7 +30,8 @@ from typing import Any
 from predicted_work import PAIRS, WORKLOADS, Budget, K, Line, Log, Piece, pieces, planned
 
 TRIED = {("code-editing", 0.0), ("chat", 0.7)}
-"""Groups in which rounds of the slow pair are tried; those of the quick ones are tried in every group."""
+"""Groups in which rounds of the slow pair are tried; those of the quick ones are tried in every
+group."""
 TOKENS = 48
 PLAN_SEED, RUN_SEED = 1001, 1
 EDITS = (
@@ -54,7 +58,9 @@ def main() -> int:
     log = Log(options.out)
     budget = Budget(options.seconds)
     for pair in options.pair or PAIRS:
-        todo = [piece for piece in pieces(pair) if piece.kind in options.only and not log.has(piece)]
+        todo = [
+            piece for piece in pieces(pair) if piece.kind in options.only and not log.has(piece)
+        ]
         if not todo:
             continue
         bench = Bench(pair, options)
@@ -72,14 +78,25 @@ def main() -> int:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True, help="JSON lines, gone on with")
-    parser.add_argument("--only", nargs="*", choices=("text", "costs", "run"), default=("text", "costs", "run"))
+    parser.add_argument(
+        "--only", nargs="*", choices=("text", "costs", "run"), default=("text", "costs", "run")
+    )
     parser.add_argument("--pair", action="append", choices=tuple(PAIRS))
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin nothing that would not end within these")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=float("inf"),
+        help="begin nothing that would not end within these",
+    )
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--smollm2", default="smollm2-135m-instruct")
-    parser.add_argument("--qwen-target", default="~/.cache/draftproof/models/qwen2.5-coder-1.5b-instruct.gguf")
-    parser.add_argument("--qwen-draft", default="~/.cache/draftproof/models/qwen2.5-coder-0.5b-instruct.gguf")
+    parser.add_argument(
+        "--qwen-target", default="~/.cache/draftproof/models/qwen2.5-coder-1.5b-instruct.gguf"
+    )
+    parser.add_argument(
+        "--qwen-draft", default="~/.cache/draftproof/models/qwen2.5-coder-0.5b-instruct.gguf"
+    )
     return parser.parse_args()
 
 
@@ -149,20 +166,36 @@ class Bench:
         ids = [prompts[number] for number in chosen for _ in range(each)]
         texts = self.known_texts(piece, log, ids) or write_answers(self.target, ids, params)
         if self.draft is not None:
-            forced = force(self.target, self.draft, texts, params, [Judge("token", fixed=piece.temperature == 0)])
-            drafted = [{"coins": [row[0] for row in f.chances], "overlaps": f.overlaps} for f in forced]
+            forced = force(
+                self.target,
+                self.draft,
+                texts,
+                params,
+                [Judge("token", fixed=piece.temperature == 0)],
+            )
+            drafted = [
+                {"coins": [row[0] for row in f.chances], "overlaps": f.overlaps} for f in forced
+            ]
         else:
             drafter = self.decoders[max(K)].drafter
             traces = [replay(drafter, self.target, text, params, max(K)) for text in texts]
-            drafted = [{"hits": t.accept.sum(axis=1).astype(int).tolist(), "drafted": t.drafted.tolist()} for t in traces]
+            drafted = [
+                {"hits": t.accept.sum(axis=1).astype(int).tolist(), "drafted": t.drafted.tolist()}
+                for t in traces
+            ]
         there = {line["number"] for line in log.of(piece)}  # of a piece that had fewer prompts then
         for number, (text, found) in enumerate(zip(texts, drafted, strict=True)):
             if number in there:
                 continue
-            yield {"number": number, "of_prompt": chosen[number // each], "answer": list(text.answer)} | found
+            yield {
+                "number": number,
+                "of_prompt": chosen[number // each],
+                "answer": list(text.answer),
+            } | found
 
     def known_texts(self, piece: Piece, log: Log, ids: list[tuple[int, ...]]) -> Any:
-        """The answers of the same target that another pair's planning wrote; None when there are none."""
+        """The answers of the same target that another pair's planning wrote; None when there are
+        none."""
         from draftproof.plan.forcing import Text
 
         if "smollm2" not in self.pair or piece.prompt >= 0:
@@ -171,7 +204,9 @@ class Bench:
         found = sorted(log.of(replace(piece, pair=other)), key=lambda line: line["number"])
         if len(found) < len(ids):
             return None
-        return [Text(prompt, tuple(line["answer"])) for prompt, line in zip(ids, found, strict=True)]
+        return [
+            Text(prompt, tuple(line["answer"])) for prompt, line in zip(ids, found, strict=True)
+        ]
 
     def costs(self, piece: Piece, log: Log) -> Iterator[Line]:
         """One visit of timed passes at the median context, and real rounds on one prompt."""
@@ -186,9 +221,14 @@ class Bench:
         timer.close()
         params = replace(parameters(piece.temperature), seed=PLAN_SEED)
         tries = not self.pair.startswith("qwen") or (piece.workload, piece.temperature) in TRIED
-        tried = {"plain": (self.arms[0].decoder, 12)} | {str(k): (self.decoders[k], max(12, 2 * k + 2)) for k in (1, 4, 8)}
+        tried = {"plain": (self.arms[0].decoder, 12)} | {
+            str(k): (self.decoders[k], max(12, 2 * k + 2)) for k in (1, 4, 8)
+        }
         rounds = {
-            name: [round_line(r) for r in decoder.generate(nearest, replace(params, max_tokens=tokens)).rounds]
+            name: [
+                round_line(r)
+                for r in decoder.generate(nearest, replace(params, max_tokens=tokens)).rounds
+            ]
             for name, (decoder, tokens) in tried.items()
             if tries
         }
@@ -227,19 +267,28 @@ class Bench:
 
 
 def prompt_items(workload: str) -> list[Any]:
-    """The built-in prompts and further questions, or for code the built-in functions with other instructions."""
+    """The built-in prompts and further questions, or for code the built-in functions with other
+    instructions."""
     from draftproof.bench.workload import builtin_items
 
     items = builtin_items([workload])
     if workload != "code-editing":
-        return items + [replace(items[0], prompt=[{"role": "user", "content": question}]) for question in QUESTIONS]
+        return items + [
+            replace(items[0], prompt=[{"role": "user", "content": question}])
+            for question in QUESTIONS
+        ]
     texts = [item.prompt[0]["content"] for item in items]
     rest = [text[text.index(" in the function below.") :] for text in texts]
-    return items + [replace(items[0], prompt=[{"role": "user", "content": edit + end}]) for edit in EDITS for end in rest]
+    return items + [
+        replace(items[0], prompt=[{"role": "user", "content": edit + end}])
+        for edit in EDITS
+        for end in rest
+    ]
 
 
 def round_line(record: Any) -> list[Any]:
-    """[drafts, accepted, emitted, draft s, draft forwards s, verify s, rest s, whether it read the prompt]."""
+    """[drafts, accepted, emitted, draft s, draft forwards s, verify s, rest s, whether it read the
+    prompt]."""
     s = record.seconds
     counts = [len(record.draft_tokens), record.num_accepted_tokens, len(record.tokens)]
     return [*counts, s.draft, s.draft_forward, s.verify, s.rest, record.reads_prompt]
@@ -261,7 +310,9 @@ def load(pair: str, options: argparse.Namespace) -> tuple[Any, Any, dict[str, An
     torch.set_num_threads(options.threads)
     if pair.startswith("qwen"):
         names = options.qwen_target, options.qwen_draft
-        target, draft = (load_model(str(Path(name).expanduser()), dtype=options.dtype) for name in names)
+        target, draft = (
+            load_model(str(Path(name).expanduser()), dtype=options.dtype) for name in names
+        )
         return target, draft, {"method": "draft_model", "model": "0.5B"}
     target = load_model(options.smollm2, dtype=options.dtype)
     if pair == "smollm2+ngram":
@@ -280,7 +331,11 @@ def first_layers(module: Any, count: int) -> Any:
 
     with torch.device("meta"):
         small = type(module)(config)
-    state = {name: tensor for name, tensor in module.state_dict(keep_vars=True).items() if name in small.state_dict()}
+    state = {
+        name: tensor
+        for name, tensor in module.state_dict(keep_vars=True).items()
+        if name in small.state_dict()
+    }
     small.load_state_dict(state, assign=True)
     small.model.rotary_emb = module.model.rotary_emb
     small.generation_config = copy.deepcopy(module.generation_config)

@@ -1,4 +1,5 @@
-"""What `predicted_vs_measured.py` has to do, piece by piece and in which order, and what of it is done already."""
+"""What `predicted_vs_measured.py` has to do, piece by piece and in which order, and what of it is
+done already."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ MORE = {
     ("qwen 0.5B -> 1.5B", "code-editing", 0.7): ((6, 2, 0),),
     ("qwen 0.5B -> 1.5B", "chat", 0.7): ((8, 2, 0), (12, 2, 0)),
 }
-"""Group -> waves: prompts in all, planned answers of each further prompt, further visits of timing between their runs."""
+"""Group -> waves: prompts in all, planned answers of each further prompt, further visits of timing
+between their runs."""
 TOGETHER = 4
 """Further prompts whose answers are planned in one piece."""
 Line = dict[str, Any]
@@ -33,8 +35,9 @@ def answers(pair: str, temperature: float) -> int:
 
 @dataclass(frozen=True)
 class Piece:
-    """A piece of work. prompt: -1 where a piece is about all prompts of its group; visits of the second wave count down from
-    -2, and its planned answers are a piece for a few prompts, of which this is the first."""
+    """A piece of work. prompt: -1 where a piece is about all prompts of its group; visits of the
+    second wave count down from -2, and its planned answers are a piece for a few prompts, of which
+    this is the first."""
 
     kind: str
     pair: str
@@ -43,7 +46,10 @@ class Piece:
     prompt: int = -1
 
     def __str__(self) -> str:
-        return f"{self.kind}, {self.pair}, {self.workload}, T = {self.temperature:g}, prompt {self.prompt}"
+        return (
+            f"{self.kind}, {self.pair}, {self.workload}, T = {self.temperature:g}, prompt "
+            f"{self.prompt}"
+        )
 
 
 def pieces(pair: str) -> Iterator[Piece]:
@@ -69,7 +75,9 @@ def ranges(pair: str, waves: tuple[tuple[int, int, int], ...]) -> Iterator[tuple
         first = prompts
 
 
-def wave(pair: str, workload: str, temperature: float, further: range, visits: int) -> Iterator[Piece]:
+def wave(
+    pair: str, workload: str, temperature: float, further: range, visits: int
+) -> Iterator[Piece]:
     """Planned answers of the further prompts, then their runs with the visits spread among them."""
     for prompt in further[::TOGETHER]:
         yield Piece("text", pair, workload, temperature, prompt)
@@ -96,7 +104,11 @@ class Log:
         self.lines: list[Line] = read_if_there(path)
 
     def of(self, piece: Piece) -> list[Line]:
-        return [line for line in self.lines if all(line[name] == value for name, value in vars(piece).items())]
+        return [
+            line
+            for line in self.lines
+            if all(line[name] == value for name, value in vars(piece).items())
+        ]
 
     def has(self, piece: Piece) -> bool:
         """Whether the piece is complete: a run has all arms, a text all answers."""
@@ -112,7 +124,8 @@ class Log:
 
 
 class Budget:
-    """Seconds that may be used: a piece begins only if the longest one of its kind and pair so far would still end in time."""
+    """Seconds that may be used: a piece begins only if the longest one of its kind and pair so far
+    would still end in time."""
 
     def __init__(self, seconds: float) -> None:
         self.end = time.monotonic() + seconds

@@ -1,4 +1,5 @@
-"""Raw results as JSON lines, for scripts that go on where they were interrupted: a torn last line is no result."""
+"""Raw results as JSON lines, for scripts that go on where they were interrupted: a torn last line
+is no result."""
 
 from __future__ import annotations
 

@@ -1,11 +1,13 @@
-"""What a pass over n tokens costs on a real pair, and what `gumbel` costs beside `token` outside the passes.
+"""What a pass over n tokens costs on a real pair, and what `gumbel` costs beside `token` outside
+the passes.
 
-    .venv/bin/python benchmarks/rules_times.py --target TARGET --draft DRAFT --rows FOLDER --out FILE
+    python benchmarks/rules_times.py --target TARGET --draft DRAFT --rows FOLDER --out FILE
 
-Passes: target and draft over n tokens as trees whose first level has two nodes, behind a prompt; the sizes of a repetition
-follow each other, so that a machine that drifts drifts for all. Rules: whole decode loops over recorded rows of logits (FOLDER
-as `rules_on_real_pair.py` left it) instead of models, so that what is timed is laws, draws and verification; a round's seconds
-less its passes. To be run with nothing else running.
+Passes: target and draft over n tokens as trees whose first level has two nodes, behind a prompt;
+the sizes of a repetition follow each other, so that a machine that drifts drifts for all. Rules:
+whole decode loops over recorded rows of logits (FOLDER as `rules_on_real_pair.py` left it) instead
+of models, so that what is timed is laws, draws and verification; a round's seconds less its passes.
+To be run with nothing else running.
 """
 
 from __future__ import annotations
@@ -52,7 +54,8 @@ def passes(model: Any, sizes: Sequence[int]) -> dict[int, list[float]]:
 
 
 class RecordedRows(TableModel):
-    """A model whose logits after a prefix are one of the recorded rows, chosen by the last two tokens."""
+    """A model whose logits after a prefix are one of the recorded rows, chosen by the last two
+    tokens."""
 
     def __init__(self, rows: torch.Tensor) -> None:
         super().__init__(lambda prefix: [1.0], vocab_size=rows.shape[1])
@@ -65,7 +68,10 @@ class RecordedRows(TableModel):
             step.session.read(step)  # type: ignore[attr-defined]
             prefix = [*before[-1:], *step.tokens]
             wanted = range(len(step.tokens)) if step.rows is None else step.rows
-            places = [sum(prefix[max(0, row + len(before[-1:]) - 1) :][:2]) % len(self._rows) for row in wanted]
+            places = [
+                sum(prefix[max(0, row + len(before[-1:]) - 1) :][:2]) % len(self._rows)
+                for row in wanted
+            ]
             outputs.append(Output(self._rows[places]))
         return outputs
 
@@ -77,12 +83,19 @@ class RecordedRows(TableModel):
 def recorded(folder: Path) -> tuple[torch.Tensor, torch.Tensor]:
     """Rows of target and draft after the same paths of one recorded round [n, vocab], float32."""
     with np.load(min(folder.rglob("T0.7/*/*.npz"))) as held:
-        at = {side: {tuple(p): i for i, p in enumerate(json.loads(str(held[f"{side}_paths"])))} for side in ("target", "draft")}
+        at = {
+            side: {tuple(p): i for i, p in enumerate(json.loads(str(held[f"{side}_paths"])))}
+            for side in ("target", "draft")
+        }
         both = [path for path in at["target"] if path in at["draft"]]
         rows = {}
         for side in at:
             stored = held[f"{side}_rows"][[at[side][path] for path in both]]
-            values = (stored.astype(np.uint32) << 16).view(np.float32) if stored.dtype == np.uint16 else stored
+            values = (
+                (stored.astype(np.uint32) << 16).view(np.float32)
+                if stored.dtype == np.uint16
+                else stored
+            )
             rows[side] = torch.from_numpy(values.astype(np.float32))
     size = min(len(row[0]) for row in rows.values())
     return rows["target"][:, :size].clone(), rows["draft"][:, :size].clone()
@@ -91,10 +104,14 @@ def recorded(folder: Path) -> tuple[torch.Tensor, torch.Tensor]:
 def rule_seconds(rows: tuple[torch.Tensor, torch.Tensor], rule: str, top_p: float) -> list[float]:
     """Seconds of each round outside the passes: chains of four, sampled."""
     target, draft = (RecordedRows(side) for side in rows)
-    made = SpeculativeDecoder(draft, target, speculative_config={"rule": rule, "num_speculative_tokens": 4})
+    made = SpeculativeDecoder(
+        draft, target, speculative_config={"rule": rule, "num_speculative_tokens": 4}
+    )
     found = []
     for seed in SEEDS:
-        params = SamplingParams(temperature=0.7, top_p=top_p, max_tokens=40, seed=seed, ignore_eos=True)
+        params = SamplingParams(
+            temperature=0.7, top_p=top_p, max_tokens=40, seed=seed, ignore_eos=True
+        )
         for done in made.generate([1, 2, 3], params).rounds:
             if len(done.draft_tokens) == 4:
                 seconds = done.seconds
@@ -103,10 +120,14 @@ def rule_seconds(rows: tuple[torch.Tensor, torch.Tensor], rule: str, top_p: floa
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--target", required=True)
     parser.add_argument("--draft", required=True)
-    parser.add_argument("--rows", type=Path, help="recorded rounds; without them only passes are timed")
+    parser.add_argument(
+        "--rows", type=Path, help="recorded rounds; without them only passes are timed"
+    )
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/rules_times.json"))
     args = parser.parse_args()
@@ -114,19 +135,28 @@ def main() -> int:
     document: dict[str, Any] = {"rules": {}}
     for top_p in TOP_P if rows else ():
         for rule in ("token", "gumbel", "token", "gumbel"):
-            document["rules"].setdefault(f"{rule}, top-p {top_p}", []).extend(rule_seconds(rows, rule, top_p))
+            document["rules"].setdefault(f"{rule}, top-p {top_p}", []).extend(
+                rule_seconds(rows, rule, top_p)
+            )
     for side, sizes in (("target", TARGET_SIZES), ("draft", DRAFT_SIZES)):
         model = load_model(getattr(args, side), dtype=args.dtype)
         document[side] = passes(model, sizes)
         if side == "target":
             surroundings = provenance(model)
-            document["provenance"] = {k: v for k, v in surroundings.items() if k not in ("target", "command")}
+            document["provenance"] = {
+                k: v for k, v in surroundings.items() if k not in ("target", "command")
+            }
         del model
     args.out.write_text(json.dumps(document) + "\n")
     for name, seconds in document["rules"].items():
-        print(f"{name}: median {1e3 * np.median(seconds):.2f} ms a round outside the passes, {len(seconds)} rounds")
+        print(
+            f"{name}: median {1e3 * np.median(seconds):.2f} ms a round outside the "
+            f"passes, {len(seconds)} rounds"
+        )
     for side in ("target", "draft"):
-        print(side, {n: round(float(np.median(seconds)), 3) for n, seconds in document[side].items()})
+        print(
+            side, {n: round(float(np.median(seconds)), 3) for n, seconds in document[side].items()}
+        )
     return 0
 
 

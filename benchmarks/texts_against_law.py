@@ -1,10 +1,12 @@
-"""Are the sampled texts of an engine draws of the target's law? For the raw lines of `compare_with_vllm.py`.
+"""Are the sampled texts of an engine draws of the target's law? For the raw lines of
+`compare_with_vllm.py`.
 
     python benchmarks/texts_against_law.py RAW [--target NAME] [--prompts FILE] [--temperature 0.7]
 
-Log p of the token that came plus the law's entropy has mean 0, whatever came before, if the token was drawn from the law. Their
-sum over texts, divided by its standard deviation, is nearly normal: z. Of exact engines |z| is above 3 in 0.27% of runs; one
-that is too hot gives z far below 0, one that is too cold far above. Token ids are needed, nothing else.
+Log p of the token that came plus the law's entropy has mean 0, whatever came before, if the token
+was drawn from the law. Their sum over texts, divided by its standard deviation, is nearly normal:
+z. Of exact engines |z| is above 3 in 0.27% of runs; one that is too hot gives z far below 0, one
+that is too cold far above. Token ids are needed, nothing else.
 """
 
 from __future__ import annotations
@@ -20,9 +22,13 @@ from raw_lines import read
 
 
 def score(
-    target: Any, prompts: Sequence[Sequence[int]], texts: Sequence[Sequence[int]], temperature: float
+    target: Any,
+    prompts: Sequence[Sequence[int]],
+    texts: Sequence[Sequence[int]],
+    temperature: float,
 ) -> dict[str, float]:
-    """z, and the means a token: log p, entropy (nats). Texts go through the prompts again and again, in order."""
+    """z, and the means a token: log p, entropy (nats). Texts go through the prompts again and
+    again, in order."""
     import torch
 
     from draftproof.models.protocol import Step
@@ -40,8 +46,17 @@ def score(
         came = logs.gather(-1, torch.tensor(text)[:, None])[:, 0]
         above += float((came - mean).sum())
         spread += float(((law * logs**2).sum(-1) - mean**2).sum())
-        log_p, entropy, count = log_p + float(came.sum()), entropy - float(mean.sum()), count + len(text)
-    return {"z": above / spread**0.5, "log_p": log_p / count, "entropy": entropy / count, "tokens": count}
+        log_p, entropy, count = (
+            log_p + float(came.sum()),
+            entropy - float(mean.sum()),
+            count + len(text),
+        )
+    return {
+        "z": above / spread**0.5,
+        "log_p": log_p / count,
+        "entropy": entropy / count,
+        "tokens": count,
+    }
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -60,7 +75,10 @@ def main(argv: list[str] | None = None) -> int:
     for line in read(options.raw):
         if line["setting"] == f"T={options.temperature:g}":
             found = score(target, prompts, line["texts"], options.temperature)
-            told = "z {z:+.2f}, log p {log_p:.3f}, entropy {entropy:.3f} nats a token, {tokens:.0f} tokens".format(**found)
+            told = (
+                "z {z:+.2f}, log p {log_p:.3f}, entropy {entropy:.3f} nats a token, "
+                "{tokens:.0f} tokens"
+            ).format(**found)
             print(f"{line['engine']}, {line['arm']}: {told}")
     return 0
 

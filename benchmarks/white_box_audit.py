@@ -1,12 +1,15 @@
-"""The white-box audit on a real model: our engine with every rule and drafter, with planted faults, and transformers' own.
+"""The white-box audit on a real model: our engine with every rule and drafter, with planted faults,
+and transformers' own.
 
-    .venv/bin/python benchmarks/white_box_audit.py exact --out benchmarks/results/white_box_exact.jsonl
-    .venv/bin/python benchmarks/white_box_audit.py faults --out benchmarks/results/white_box_faults.jsonl
-    .venv/bin/python benchmarks/white_box_audit.py transformers --out benchmarks/results/white_box_transformers.jsonl
+    python benchmarks/white_box_audit.py exact --out benchmarks/results/white_box_exact.jsonl
+    python benchmarks/white_box_audit.py faults --out benchmarks/results/white_box_faults.jsonl
+    python benchmarks/white_box_audit.py transformers --out
+        benchmarks/results/white_box_transformers.jsonl
 
-One line an arm, written as it ends; an arm that is in the file already is not run again. The target is that of
-`draftproof pull`, or --target. Nothing is timed. `faults` needs chains of sampled drafts; they come from the target without
-three of its layers. `transformers` drafts by prompt lookup, and with the model given by --draft.
+One line an arm, written as it ends; an arm that is in the file already is not run again. The target
+is that of `draftproof pull`, or --target. Nothing is timed. `faults` needs chains of sampled
+drafts; they come from the target without three of its layers. `transformers` drafts by prompt
+lookup, and with the model given by --draft.
 """
 
 from __future__ import annotations
@@ -41,22 +44,42 @@ DRAFTING: dict[str, dict[str, Any]] = {
     "lookahead, match": {"method": "lookahead"},
     "recycling, match": {"method": "recycling"},
 }
-SIX = ("no residual", "wrong q", "temperature on one side", "arg max", "off by one", "stale processor", "reused noise")
+SIX = (
+    "no residual",
+    "wrong q",
+    "temperature on one side",
+    "arg max",
+    "off by one",
+    "stale processor",
+    "reused noise",
+)
 
 
 def arms(args: argparse.Namespace, target: Any) -> Iterator[tuple[str, Any, SamplingParams]]:
     """(name, engine, parameters) of every arm."""
-    params = SamplingParams(temperature=args.temperature, max_tokens=args.tokens, seed=1, ignore_eos=True)
+    params = SamplingParams(
+        temperature=args.temperature, max_tokens=args.tokens, seed=1, ignore_eos=True
+    )
     tokenizer = target.tokenizer
     if args.what == "exact":
         for name, config in DRAFTING.items():
-            yield name, OurEngine(SpeculativeDecoder(None, target, tokenizer, speculative_config=config)), params
+            yield (
+                name,
+                OurEngine(SpeculativeDecoder(None, target, tokenizer, speculative_config=config)),
+                params,
+            )
     elif args.what == "faults":
-        decoder = SpeculativeDecoder(None, target, tokenizer, speculative_config=DRAFTING["layer_skip, token"])
+        decoder = SpeculativeDecoder(
+            None, target, tokenizer, speculative_config=DRAFTING["layer_skip, token"]
+        )
         for name in SIX:
             penalty = 1.5 if name == "stale processor" else 1.0
             given = SamplingParams(
-                temperature=args.temperature, max_tokens=args.tokens, seed=1, ignore_eos=True, repetition_penalty=penalty
+                temperature=args.temperature,
+                max_tokens=args.tokens,
+                seed=1,
+                ignore_eos=True,
+                repetition_penalty=penalty,
             )
             yield name, PlantedEngine(decoder, FAULTS[name]), given
     else:
@@ -67,7 +90,9 @@ def arms(args: argparse.Namespace, target: Any) -> Iterator[tuple[str, Any, Samp
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", choices=("exact", "faults", "transformers"))
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--target", default=DEFAULT_MODEL)
@@ -80,15 +105,29 @@ def main() -> None:
     args = parser.parse_args()
     target = load_model(args.target, dtype=args.dtype)
     items = choose(builtin_items(), args.per_workload)
-    prompts = [one.ids for one in encode(items, target.tokenizer, target.vocab_size, target.max_length, args.tokens)]
+    prompts = [
+        one.ids
+        for one in encode(
+            items, target.tokenizer, target.vocab_size, target.max_length, args.tokens
+        )
+    ]
     done = {line["arm"] for line in read_if_there(args.out)}
     for name, engine, params in arms(args, target):
         if name in done or args.only not in (None, name):
             continue
         found = audit_white_box(engine, target, prompts, params)
-        line = {"arm": name, "target": target.name, "dtype": str(target.dtype), "prompts": len(prompts), **found.document()}
+        line = {
+            "arm": name,
+            "target": target.name,
+            "dtype": str(target.dtype),
+            "prompts": len(prompts),
+            **found.document(),
+        }
         append(args.out, line)
-        print(f"{name}: {found.verdict.outcome}, {found.verdict.cause}, {line['tokens']} tokens", flush=True)
+        print(
+            f"{name}: {found.verdict.outcome}, {found.verdict.cause}, {line['tokens']} tokens",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -1,12 +1,15 @@
-"""How many tokens the white-box audit needs to see each planted fault, on models small enough to run thousands of texts.
+"""How many tokens the white-box audit needs to see each planted fault, on models small enough to
+run thousands of texts.
 
-    .venv/bin/python benchmarks/white_box_power.py --model toy --out benchmarks/results/white_box_power.jsonl
-    .venv/bin/python benchmarks/white_box_power.py --model v1000 --out benchmarks/results/white_box_power.jsonl
+    python benchmarks/white_box_power.py --model toy --out benchmarks/results/white_box_power.jsonl
+    python benchmarks/white_box_power.py --model v1000 --out
+        benchmarks/results/white_box_power.jsonl
 
-`toy` has 3 tokens, `v1000` a thousand; both are Markov chains, drafts are chains of three under the rule `token`. Each stream
-is one engine that writes texts of 60 tokens. After sizes that grow by a quarter the whole battery is asked for its verdict at
-level 1e-3: `tokens` is the first size at which half of the streams are called not exact, null where none is within --most. The
-arm "exact" counts false alarms the same way, over all sizes together.
+`toy` has 3 tokens, `v1000` a thousand; both are Markov chains, drafts are chains of three under the
+rule `token`. Each stream is one engine that writes texts of 60 tokens. After sizes that grow by a
+quarter the whole battery is asked for its verdict at level 1e-3: `tokens` is the first size at
+which half of the streams are called not exact, null where none is within --most. The arm "exact"
+counts false alarms the same way, over all sizes together.
 """
 
 from __future__ import annotations
@@ -37,7 +40,10 @@ def models(name: str) -> tuple[TableModel, TableModel]:
     logits = 2.2 * rng.normal(size=(16, 1000))
     pair = (logits, logits + 0.7 * rng.normal(size=logits.shape))
     laws = [[softmax(row) for row in rows] for rows in pair]
-    target, draft = (TableModel(lambda prefix, rows=rows: rows[prefix[-1] % 16], vocab_size=1000) for rows in laws)
+    target, draft = (
+        TableModel(lambda prefix, rows=rows: rows[prefix[-1] % 16], vocab_size=1000)
+        for rows in laws
+    )
     return target, draft
 
 
@@ -58,10 +64,13 @@ def stream(name: str, fault: Fault, number: int, most: int) -> list[bool]:
     """Whether one stream is called not exact, at every size until it is."""
     target, draft = models(name)
     decoder = SpeculativeDecoder(
-        draft, target, speculative_config={"method": "draft_model", "rule": "token", "num_speculative_tokens": 3}
+        draft,
+        target,
+        speculative_config={"method": "draft_model", "rule": "token", "num_speculative_tokens": 3},
     )
     params = SamplingParams(max_tokens=TEXT, seed=0)
-    engine, scorer, battery = PlantedEngine(decoder, fault), Scorer(target, params), Battery(decoder.rule, seed=number)
+    engine, scorer = PlantedEngine(decoder, fault), Scorer(target, params)
+    battery = Battery(decoder.rule, seed=number)
     found, texts = [], 0
     for size in sizes(most):
         while texts * TEXT < size:
@@ -77,7 +86,9 @@ def stream(name: str, fault: Fault, number: int, most: int) -> list[bool]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", choices=("toy", "v1000"), required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--streams", type=int, default=16)
@@ -88,10 +99,21 @@ def main() -> None:
         if (args.model, arm) in done or arm == "stale processor":  # that one needs a penalty
             continue
         runs = [stream(args.model, fault, number, args.most) for number in range(args.streams)]
-        first = sorted(sizes(args.most)[run.index(True)] if run[-1] else None for run in runs if run[-1])
+        first = sorted(
+            sizes(args.most)[run.index(True)] if run[-1] else None for run in runs if run[-1]
+        )
         half = (args.streams + 1) // 2
-        line = {"model": args.model, "arm": arm, "streams": args.streams, "most": args.most, "called": len(first)}
-        append(args.out, line | {"tokens": first[half - 1] if len(first) >= half else None, "all": first})
+        line = {
+            "model": args.model,
+            "arm": arm,
+            "streams": args.streams,
+            "most": args.most,
+            "called": len(first),
+        }
+        append(
+            args.out,
+            line | {"tokens": first[half - 1] if len(first) >= half else None, "all": first},
+        )
         print(line | {"tokens": first[half - 1] if len(first) >= half else None}, flush=True)
 
 

@@ -1,9 +1,11 @@
-"""What speculative decoding brings, and what it leaves alone, on the default model in about two minutes on two cores.
+"""What speculative decoding brings, and what it leaves alone, on the default model in about two
+minutes on two cores.
 
     .venv/bin/python examples/demo.py
 
-1. In the dtype this machine runs best, greedy: an edit, where the answer repeats the prompt, and a question, where it does not.
-   Drafts come from suffix matches and from the head that comes with the package.
+1. In the dtype this machine runs best, greedy: an edit, where the answer repeats the prompt, and a
+   question, where it does not. Drafts come from suffix matches and from the head that comes with
+   the package.
 2. In fp32: 32 tokens of plain and of speculative decoding, token by token.
 """
 
@@ -21,7 +23,9 @@ from draftproof.models.pull import DEFAULT_MODEL, pull
 
 EDIT = (Path(__file__).parent / "demo_prompt.txt").read_text()
 QUESTION = "What is the capital of France and what is it known for?"
-CONFIG = usual_method(None) | ({} if usual_method(None)["method"] == "auto" else {"num_speculative_tokens": 6})
+CONFIG = usual_method(None) | (
+    {} if usual_method(None)["method"] == "auto" else {"num_speculative_tokens": 6}
+)
 DRAFTS = " and ".join(CONFIG.get("drafters", [CONFIG["method"]]))
 RULE = "-" * 78
 
@@ -36,7 +40,11 @@ def speed(decoder: SpeculativeDecoder, name: str, prompt: str, max_tokens: int =
     """Both arms on one prompt, two runs of each, interleaved; the text and the figures."""
     params = SamplingParams(temperature=0, max_tokens=max_tokens)
     found = compare_with_plain(
-        decoder, [{"role": "user", "content": prompt}], params, 2, lambda arm: print(".", end="", file=sys.stderr)
+        decoder,
+        [{"role": "user", "content": prompt}],
+        params,
+        2,
+        lambda arm: print(".", end="", file=sys.stderr),
     )
     print(f"\n{RULE}\n{name}\n{RULE}")
     for line in found.speculative[0].text.strip().splitlines():
@@ -47,7 +55,8 @@ def speed(decoder: SpeculativeDecoder, name: str, prompt: str, max_tokens: int =
     stats = found.speculative[0].stats
     print(f" = {found.speedup:.2f} times the plain speed")
     print(
-        f"{stats.tokens_per_round:17.2f} tokens a pass, {stats.num_accepted_tokens} of {stats.num_draft_tokens} drafts accepted"
+        f"{stats.tokens_per_round:17.2f} tokens a pass, {stats.num_accepted_tokens} of "
+        f"{stats.num_draft_tokens} drafts accepted"
     )
     if found.speedup < 1:
         print("             slower: too few drafts are accepted to pay for reading them all")
@@ -55,16 +64,20 @@ def speed(decoder: SpeculativeDecoder, name: str, prompt: str, max_tokens: int =
 
 
 def agreement(decoder: SpeculativeDecoder, found: Comparison) -> str:
-    """Whether the texts are the same, else where they part and how close the target's two best tokens are there."""
+    """Whether the texts are the same, else where they part and how close the target's two best
+    tokens are there."""
     part = found.first_difference
     if part is None:
         return "             both texts are the same, token for token"
     tokens = [
-        None if token is None else decoder.tokenizer.decode([token]) for token in (part.plain_token, part.speculative_token)
+        None if token is None else decoder.tokenizer.decode([token])
+        for token in (part.plain_token, part.speculative_token)
     ]
     return (
-        f"             the texts part at token {part.position}: {tokens[0]!r} and {tokens[1]!r}; the target's two\n"
-        f"             best tokens there are {part.top2_gap:.4f} apart in log-probability: passes of\n"
+        f"             the texts part at token {part.position}: {tokens[0]!r} and "
+        f"{tokens[1]!r}; the target's two\n"
+        f"             best tokens there are {part.top2_gap:.4f} apart in "
+        "log-probability: passes of\n"
         "             one token and of several round differently"
     )
 
@@ -73,11 +86,15 @@ def identity(decoder: SpeculativeDecoder, prompt: str, count: int = 32) -> bool:
     """Compare plain and speculative decoding token by token; True when all are equal."""
     params = SamplingParams(temperature=0, max_tokens=count, ignore_eos=True)
     messages = [{"role": "user", "content": prompt}]
-    plain, speculative = decoder.plain.generate(messages, params), decoder.generate(messages, params)
+    plain = decoder.plain.generate(messages, params)
+    speculative = decoder.generate(messages, params)
     equal = [a == b for a, b in zip(plain.token_ids, speculative.token_ids, strict=True)]
     print("plain       ", *plain.token_ids[:10], "...")
     print("speculative ", *speculative.token_ids[:10], "...")
-    print(f"{sum(equal)} of {count} tokens are equal; {speculative.stats.num_accepted_tokens} of them were drafts\n")
+    print(
+        f"{sum(equal)} of {count} tokens are equal; "
+        f"{speculative.stats.num_accepted_tokens} of them were drafts\n"
+    )
     return all(equal)
 
 

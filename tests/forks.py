@@ -1,4 +1,5 @@
-"""What a fork of a drafter's session must keep to, asked of one drafter over a target of eight tokens or more."""
+"""What a fork of a drafter's session must keep to, asked of one drafter over a target of eight
+tokens or more."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ STREAMS = (1, 2)
 
 
 def check_forks(drafter: Drafter, target: TableModel) -> None:
-    """Branches of one session, told different tokens in turns, draft what fresh sessions draft that were told the same."""
+    """Branches of one session, told different tokens in turns, draft what fresh sessions draft that
+    were told the same."""
     alone = {}
     for stream in STREAMS:
         fresh = _grown(drafter, target)
@@ -36,11 +38,14 @@ def check_forks(drafter: Drafter, target: TableModel) -> None:
 
 
 def check_forks_of_a_draft(drafter: Drafter, target: TableModel) -> None:
-    """The same between a draft and its verdict, where the enumerator forks: one draft, verified with different coins."""
+    """The same between a draft and its verdict, where the enumerator forks: one draft, verified
+    with different coins."""
     alone = {stream: _verified(*_drafted(drafter, target), stream) for stream in STREAMS}
     stem, proposed = _drafted(drafter, target)
     branches = {stream: fork(stem) for stream in STREAMS}
-    assert {stream: _verified(branch, proposed, stream) for stream, branch in branches.items()} == alone
+    assert {
+        stream: _verified(branch, proposed, stream) for stream, branch in branches.items()
+    } == alone
     assert _verified(stem, proposed, 1) == alone[1], "the session that was forked has changed"
 
 
@@ -49,19 +54,29 @@ def _grown(drafter: Drafter, target: TableModel) -> Generation:
     sampling = SamplingParams(max_tokens=60)
     laws, drafts = (LawPipeline(sampling, **laws_of(target)) for _ in range(2))
     case = Case("match", drafter.name, target.name, "plain", sampling, num_speculative_tokens=4)
-    generation = begun(case, target, Kind(drafter.name, drafter, lambda *given: None), laws, drafts, max_nodes=14)
+    generation = begun(
+        case, target, Kind(drafter.name, drafter, lambda *given: None), laws, drafts, max_nodes=14
+    )
     _lived(generation, 0, 3)
     return generation
 
 
 def _lived(generation: Generation, stream: int, count: int) -> list[Any]:
-    """What `count` further rounds draft and emit with the coins of `stream`, and the drafter's state after each."""
+    """What `count` further rounds draft and emit with the coins of `stream`, and the drafter's
+    state after each."""
     assert generation.drafting is not None
     generation.chance_at = partial(KeyedChance, (stream, 0))
     found = []
     for _ in range(count):
         record = drive(generation.round())
-        found.append((record.draft_tokens, record.draft_parents, record.tokens, generation.drafting.state_key()))
+        found.append(
+            (
+                record.draft_tokens,
+                record.draft_parents,
+                record.tokens,
+                generation.drafting.state_key(),
+            )
+        )
     return found
 
 

@@ -13,4 +13,11 @@ from draftproof.decode.sequences import make_stopper, open_generation
 def generation_of(decoder: Any, session: Any, prompt: Sequence[int], params: SamplingParams) -> Any:
     """What `decoder` would run over `session` for this prompt."""
     stopper = make_stopper(decoder.target, decoder.tokenizer, len(prompt), params)
-    return open_generation(decoder.target, session, GenerationRequest(tuple(prompt), params), 0, stopper, decoder.speculation)
+    return open_generation(
+        decoder.target,
+        session,
+        GenerationRequest(tuple(prompt), params),
+        0,
+        stopper,
+        decoder.speculation,
+    )

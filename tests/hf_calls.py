@@ -1,4 +1,5 @@
-"""Prompts, and one call of `generate` made by transformers and by us, for the tests of draftproof.hf."""
+"""Prompts, and one call of `generate` made by transformers and by us, for the tests of
+draftproof.hf."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ END, PAD = 7, 0
 
 
 def prompts(*lengths: int, seed: int = 3) -> dict[str, torch.Tensor]:
-    """A left-padded batch of random prompts of these lengths, repetitive enough for prompt lookup."""
+    """A left-padded batch of random prompts of these lengths, repetitive enough for prompt
+    lookup."""
     chosen = torch.Generator().manual_seed(seed)
     width = max(lengths)
     ids = torch.full((len(lengths), width), PAD)
@@ -27,5 +29,7 @@ def both(
     model: Any, inputs: dict[str, torch.Tensor], drafter: Any = "ngram", **options: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """(transformers' own, ours)."""
-    ours = model.generate(**inputs, custom_generate=draftproof.hf.generate, drafter=drafter, **options)
+    ours = model.generate(
+        **inputs, custom_generate=draftproof.hf.generate, drafter=drafter, **options
+    )
     return model.generate(**inputs, **options), ours

@@ -1,4 +1,5 @@
-"""The exact law of one round of a rule, from plain functions of the drafted path: no model, no decode loop."""
+"""The exact law of one round of a rule, from plain functions of the drafted path: no model, no
+decode loop."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ class PathLaws:
 
 
 def drafted(q, shape, selection, chance):
-    """A draft of `shape` whose children are drawn by `selection` from q(path), or are its likeliest tokens."""
+    """A draft of `shape` whose children are drawn by `selection` from q(path), or are its likeliest
+    tokens."""
     builder = DraftBuilder(chance, depth=shape.depth, vocab_size=len(q(())), max_nodes=len(shape))
     placed = {ROOT: ROOT}
     for parent, children in shape.children.items():
@@ -38,7 +40,10 @@ def drafted(q, shape, selection, chance):
             node = placed[parent]
             law = q(builder.path(node))
             if selection == "fixed":
-                nodes = [builder.guess(int(token), node) for token in np.argsort(-law, kind="stable")[: len(children)]]
+                nodes = [
+                    builder.guess(int(token), node)
+                    for token in np.argsort(-law, kind="stable")[: len(children)]
+                ]
             else:
                 nodes = builder.draw_children(law, len(children), selection, node)
             placed.update(zip(children, nodes, strict=False))
@@ -46,8 +51,8 @@ def drafted(q, shape, selection, chance):
 
 
 def tv_of_round(rule, p, q, shape, selection):
-    """Total variation between the law of the next shape.depth + 1 tokens and the target's; after a round that emits fewer the
-    target itself goes on. p, q: drafted path -> law [vocab]."""
+    """Total variation between the law of the next shape.depth + 1 tokens and the target's; after a
+    round that emits fewer the target itself goes on. p, q: drafted path -> law [vocab]."""
 
     def run(chance):
         draft = drafted(q, shape, selection, chance)
@@ -58,7 +63,12 @@ def tv_of_round(rule, p, q, shape, selection):
     for outcome, tokens in outcomes(run, 5):
         emitted[tokens] += outcome.probability
     texts = list(product(range(len(p(()))), repeat=shape.depth + 1))
-    law = {text: sum(emitted.get(text[:n], 0.0) * chance_of(text, n, p) for n in range(1, len(text) + 1)) for text in texts}
+    law = {
+        text: sum(
+            emitted.get(text[:n], 0.0) * chance_of(text, n, p) for n in range(1, len(text) + 1)
+        )
+        for text in texts
+    }
     return 0.5 * sum(abs(mass - chance_of(text, 0, p)) for text, mass in law.items())
 
 

@@ -26,9 +26,12 @@ def converted(module: Any) -> tuple[Any, ...]:
     return module, *trace(module, kinds), kinds
 
 
-def run_by_openvino(parts: tuple[Any, ...], dtype: str = "float32", **options: Any) -> OpenVINOModel:
+def run_by_openvino(
+    parts: tuple[Any, ...], dtype: str = "float32", **options: Any
+) -> OpenVINOModel:
     module, graph, layers, kinds = parts
-    rows, ids = module.get_output_embeddings().weight.shape[0], module.get_input_embeddings().weight.shape[0]
+    rows = module.get_output_embeddings().weight.shape[0]
+    ids = module.get_input_embeddings().weight.shape[0]
     sizes: dict[str, Any] = {"num_rows": rows, "num_input_ids": ids, "dtype": dtype, **options}
     return OpenVINOModel(graph, layers, kinds, module.config, lambda: module, **sizes)
 

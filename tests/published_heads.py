@@ -22,7 +22,9 @@ METHODS = ("medusa", "eagle", "eagle3")
 
 def view(**changes: Any) -> TargetView:
     """Of a small target with 4 layers, unless said otherwise."""
-    return target_view(HFModel(llama(**{"num_hidden_layers": 4, **changes}), name="tiny", check=False))
+    return target_view(
+        HFModel(llama(**{"num_hidden_layers": 4, **changes}), name="tiny", check=False)
+    )
 
 
 def fresh(method: str, target: TargetView) -> Any:
@@ -47,7 +49,9 @@ def published_medusa(folder: Path, head: Any, *, pickle: bool) -> None:
     for name, tensor in head.state_dict().items():
         name = re.sub(r"^blocks\.(\d+)\.(\d+)\.linear", r"\1.\2.linear", name)
         tensors[re.sub(r"^lm_heads\.(\d+)", rf"\1.{blocks}", name)] = tensor.clone()
-    (folder / "config.json").write_text(json.dumps({"medusa_num_heads": heads, "medusa_num_layers": blocks}))
+    (folder / "config.json").write_text(
+        json.dumps({"medusa_num_heads": heads, "medusa_num_layers": blocks})
+    )
     if pickle:
         torch.save(tensors, folder / "medusa_lm_head.pt")
     else:
@@ -59,7 +63,9 @@ def published_eagle(folder: Path, head: Any, target: TargetView) -> None:
     tensors = {name: tensor.clone() for name, tensor in head.state_dict().items()}
     config = head.config.to_dict()
     if isinstance(head, Eagle3):
-        tensors = {name.replace("layers.0.", "midlayer."): tensor for name, tensor in tensors.items()}
+        tensors = {
+            name.replace("layers.0.", "midlayer."): tensor for name, tensor in tensors.items()
+        }
         config |= {"draft_vocab_size": len(head.d2t)}
     tensors["embed_tokens.weight"] = target.embed(torch.arange(target.vocab_size))
     torch.save(tensors, folder / "pytorch_model.bin")

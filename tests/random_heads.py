@@ -1,5 +1,5 @@
-"""Draft heads with random weights over a target of 8 tokens and 4-wide hidden states: for what must hold whatever a head
-thinks."""
+"""Draft heads with random weights over a target of 8 tokens and 4-wide hidden states: for what must
+hold whatever a head thinks."""
 
 from __future__ import annotations
 
@@ -23,9 +23,12 @@ def random_state(prefix: tuple[int, ...], layer: int) -> Any:
 
 def random_head(method: str) -> Any:
     generator = torch.Generator().manual_seed(1)
-    embedding, output = torch.randn(VOCAB, WIDTH, generator=generator), torch.randn(VOCAB, WIDTH, generator=generator)
+    embedding = torch.randn(VOCAB, WIDTH, generator=generator)
+    output = torch.randn(VOCAB, WIDTH, generator=generator)
     view = TargetView("toy", WIDTH, VOCAB, LAYERS, lambda ids: embedding[ids], output)
-    shape: dict[str, Any] = dict(num_attention_heads=2, num_key_value_heads=1, intermediate_size=6, head_dim=2)
+    shape: dict[str, Any] = dict(
+        num_attention_heads=2, num_key_value_heads=1, intermediate_size=6, head_dim=2
+    )
     shape |= {"rms_norm_eps": 1e-6, "max_position_embeddings": 256}
     if method == "medusa":
         head: Any = Medusa(MedusaConfig(WIDTH, VOCAB, LAYERS, num_heads=4))

@@ -1,4 +1,5 @@
-"""Step functions `step(p, q, prefix, k, rng)` as users write them: correct ones, and rebuilt public faults."""
+"""Step functions `step(p, q, prefix, k, rng)` as users write them: correct ones, and rebuilt public
+faults."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ def best_drafts(q, prefix, k):
 
 
 def verified(p, q, prefix, tokens, rng, accept, correct, bonus=lambda p_law: p_law):
-    """A chain rule by its parts: accept(p, q, i, tokens) -> probability, correct(p, q, token) -> law."""
+    """A chain rule by its parts: accept(p, q, i, tokens) -> probability, correct(p, q, token) ->
+    law."""
     for i, token in enumerate(tokens):
         at = (*prefix, *tokens[:i])
         if not rng.random() < accept(p(at), q(at), i, tokens):
@@ -46,11 +48,14 @@ def ratio(p_law, q_law, i, tokens):
 
 def token_rule(p, q, prefix, k, rng):
     tokens = drafted(q, prefix, k, rng)
-    return verified(p, q, prefix, tokens, rng, ratio, lambda p_law, q_law, token: residual(p_law, q_law))
+    return verified(
+        p, q, prefix, tokens, rng, ratio, lambda p_law, q_law, token: residual(p_law, q_law)
+    )
 
 
 def by_sums(p, q, prefix, k, rng):
-    """The same with one number a decision: searchsorted, a vector of numbers, logarithms, and bisect."""
+    """The same with one number a decision: searchsorted, a vector of numbers, logarithms, and
+    bisect."""
 
     def draw(law):
         return int(np.searchsorted(np.cumsum(law) / np.sum(law), rng.random(), side="right"))
@@ -87,20 +92,32 @@ def no_bonus(p, q, prefix, k, rng):
 def guessed(p, q, prefix, k, rng):
     """Arg-max drafts as one-hot laws."""
     tokens = best_drafts(q, prefix, k)
-    without = lambda p_law, q_law, token: np.where(np.arange(len(p_law)) == token, 0.0, p_law)  # noqa: E731
-    return verified(p, q, prefix, tokens, rng, lambda p_law, q_law, i, tokens: p_law[tokens[i]], without)
+
+    def without(p_law, q_law, token):
+        return np.where(np.arange(len(p_law)) == token, 0.0, p_law)
+
+    return verified(
+        p, q, prefix, tokens, rng, lambda p_law, q_law, i, tokens: p_law[tokens[i]], without
+    )
 
 
 def argmax_draft_soft_law(p, q, prefix, k, rng):
     tokens = best_drafts(q, prefix, k)
-    return verified(p, q, prefix, tokens, rng, ratio, lambda p_law, q_law, token: residual(p_law, q_law))
+    return verified(
+        p, q, prefix, tokens, rng, ratio, lambda p_law, q_law, token: residual(p_law, q_law)
+    )
 
 
 def wrong_token(p, q, prefix, k, rng):
     """Each draft is accepted by the probabilities of the draft after it."""
     tokens = drafted(q, prefix, k, rng)
-    accept = lambda p_law, q_law, i, tokens: ratio(p_law, q_law, min(i + 1, len(tokens) - 1), tokens)  # noqa: E731
-    return verified(p, q, prefix, tokens, rng, accept, lambda p_law, q_law, token: residual(p_law, q_law))
+
+    def accept(p_law, q_law, i, tokens):
+        return ratio(p_law, q_law, min(i + 1, len(tokens) - 1), tokens)
+
+    return verified(
+        p, q, prefix, tokens, rng, accept, lambda p_law, q_law, token: residual(p_law, q_law)
+    )
 
 
 def residual_at_the_draft_only(p, q, prefix, k, rng):
@@ -115,7 +132,9 @@ def residual_at_the_draft_only(p, q, prefix, k, rng):
 
 
 def no_residual(p, q, prefix, k, rng):
-    return verified(p, q, prefix, drafted(q, prefix, k, rng), rng, ratio, lambda p_law, q_law, token: p_law)
+    return verified(
+        p, q, prefix, drafted(q, prefix, k, rng), rng, ratio, lambda p_law, q_law, token: p_law
+    )
 
 
 def accept_all(p, q, prefix, k, rng):
@@ -135,11 +154,14 @@ def cooler_draft(p, q, prefix, k, rng):
         return mass / mass.sum()
 
     tokens = drafted(cool, prefix, k, rng)
-    return verified(p, q, prefix, tokens, rng, ratio, lambda p_law, q_law, token: residual(p_law, q_law))
+    return verified(
+        p, q, prefix, tokens, rng, ratio, lambda p_law, q_law, token: residual(p_law, q_law)
+    )
 
 
 def written_in_place(p, q, prefix, k, rng):
-    """One-hot drafts; the drafted token is taken out of the target's own array before it is looked at again."""
+    """One-hot drafts; the drafted token is taken out of the target's own array before it is looked
+    at again."""
     tokens = best_drafts(q, prefix, k)
     for i, token in enumerate(tokens):
         law = p((*prefix, *tokens[:i]))
@@ -148,7 +170,10 @@ def written_in_place(p, q, prefix, k, rng):
         if not rng.random() < kept:
             return [*tokens[:i], pick(law if law.sum() else np.eye(len(law))[token], rng)]
     first = p(tuple(prefix))  # a second look at the row that was written to
-    return [*tokens[:1], *([] if k < 2 else [pick(first if first.sum() else np.ones(len(first)), rng)])]
+    return [
+        *tokens[:1],
+        *([] if k < 2 else [pick(first if first.sum() else np.ones(len(first)), rng)]),
+    ]
 
 
 def match_then_redraw(p, q, prefix, k, rng):
@@ -227,7 +252,8 @@ def always_one(prefix):
 class AcceptsTooOften:
     """The token rule with ratios of 1.01 times what they should be."""
 
-    name, lossless, trees, coupled, text_follows_seed = "accepts_too_often", True, False, False, False
+    name, lossless, trees, coupled = "accepts_too_often", True, False, False
+    text_follows_seed = False
     selections = frozenset({"iid"})
 
     def verify(self, draft, target_laws, chance):
@@ -236,10 +262,17 @@ class AcceptsTooOften:
 
         for i, token in enumerate(draft.tokens):
             p_law, q_law = target_laws.row(i - 1), draft.laws[i - 1]
-            if not chance.bernoulli(min(1.0, 1.01 * p_law[token] / q_law[token]), Purpose.ACCEPT, i):
-                return Verdict(tuple(range(i)), int(chance.draw(residual(p_law, q_law), Purpose.REPLACEMENT, 0)))
+            if not chance.bernoulli(
+                min(1.0, 1.01 * p_law[token] / q_law[token]), Purpose.ACCEPT, i
+            ):
+                return Verdict(
+                    tuple(range(i)),
+                    int(chance.draw(residual(p_law, q_law), Purpose.REPLACEMENT, 0)),
+                )
         last = target_laws.row(len(draft.tokens) - 1)
-        return Verdict(tuple(range(len(draft.tokens))), int(chance.draw(last, Purpose.REPLACEMENT, 0)))
+        return Verdict(
+            tuple(range(len(draft.tokens))), int(chance.draw(last, Purpose.REPLACEMENT, 0))
+        )
 
 
 class Half:

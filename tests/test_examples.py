@@ -38,19 +38,36 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     return found[0], found[1]
 
 
-def test_the_program_on_a_pair_and_on_one_model(folders: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_program_on_a_pair_and_on_one_model(
+    folders: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
     draft, target = folders
-    common = ["--target", target, "--prompt", "w1 w2 w1 w2", "--max-tokens", "12", "--device", "cpu"]
+    common = [
+        "--target",
+        target,
+        "--prompt",
+        "w1 w2 w1 w2",
+        "--max-tokens",
+        "12",
+        "--device",
+        "cpu",
+    ]
     assert two_models.main(["--draft", draft, *common]) == 0
     printed = capsys.readouterr().out
-    assert f"target {target}, draft model {draft}" in printed and "--- speculative" in printed and "'drafted'" in printed
+    assert (
+        f"target {target}, draft model {draft}" in printed
+        and "--- speculative" in printed
+        and "'drafted'" in printed
+    )
     assert two_models.main([*common, "--num-draft", "2", "--temperature", "0"]) == 0
     printed = capsys.readouterr().out
     plain, fast = (part.split("\n")[1] for part in printed.split("---")[1:])
     assert "drafts by prompt lookup" in printed and plain == fast and len(plain.split()) == 16
 
 
-def test_the_program_says_in_a_sentence_what_is_wrong(capsys: pytest.CaptureFixture[str], folders: tuple[str, str]) -> None:
+def test_the_program_says_in_a_sentence_what_is_wrong(
+    capsys: pytest.CaptureFixture[str], folders: tuple[str, str]
+) -> None:
     assert two_models.main(["--target", "/nowhere/at/all"]) == 2
     assert capsys.readouterr().err == "two_models: there is no file or folder /nowhere/at/all\n"
     assert two_models.main(["--target", folders[1], "--temperature", "-1"]) == 2
@@ -68,7 +85,9 @@ def test_the_sweep_is_the_simulators(capsys: pytest.CaptureFixture[str]) -> None
         assert f"{row['tokens_mean']:.2f}" in line and f"{row['speedup_mean']:.2f}" in line
 
 
-def test_the_round_is_the_packages(folders: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_round_is_the_packages(
+    folders: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert two_models.speculative_generate is walkthrough.speculative_generate
     monkeypatch.setattr(two_models, "default_pair", lambda: folders)
     assert two_models.main(["--prompt", "w1 w2", "--max-tokens", "2", "--device", "cpu"]) == 0

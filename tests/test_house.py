@@ -1,4 +1,5 @@
-"""The promises of the package itself: what an import loads, what is public, how large parts are, what the wheel holds."""
+"""The promises of the package itself: what an import loads, what is public, how large parts are,
+what the wheel holds."""
 
 from __future__ import annotations
 
@@ -22,13 +23,25 @@ import check_waist
 import draftproof
 
 ROOT = Path(__file__).resolve().parent.parent
-HEAVY = {"torch", "transformers", "matplotlib", "numpy", "scipy", "gguf", "safetensors", "tokenizers", "array_api_compat"}
+HEAVY = {
+    "torch",
+    "transformers",
+    "matplotlib",
+    "numpy",
+    "scipy",
+    "gguf",
+    "safetensors",
+    "tokenizers",
+    "array_api_compat",
+}
 
 
 def heavy_modules_after(code: str, folder: Path) -> set[str]:
     """The heavy packages that a fresh interpreter has loaded after `code`."""
     script = f"import sys, json\n{code}\nprint('\\n' + json.dumps(sorted(sys.modules)))"
-    finished = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=folder)
+    finished = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=folder
+    )
     return HEAVY & set(json.loads(finished.stdout.splitlines()[-1]))
 
 
@@ -53,7 +66,10 @@ def test_importing_and_help_load_nothing_heavy(code: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize("verb", ["generate", "pull", "audit", "simulate", "experiments"])
 def test_the_help_of_a_verb_loads_no_model_library(verb: str, tmp_path: Path) -> None:
     code = f"from draftproof.cli.main import run; assert run([{verb!r}, '--help']) == 0"
-    assert heavy_modules_after(code, tmp_path) & {"torch", "transformers", "matplotlib", "gguf"} == set()
+    assert (
+        heavy_modules_after(code, tmp_path) & {"torch", "transformers", "matplotlib", "gguf"}
+        == set()
+    )
 
 
 def test_public_surface_is_sorted_complete_and_resolvable() -> None:
@@ -63,7 +79,8 @@ def test_public_surface_is_sorted_complete_and_resolvable() -> None:
     public = {
         name
         for name, value in vars(draftproof).items()
-        if not name.startswith("_") and not (isinstance(value, ModuleType) and name not in draftproof.__all__)
+        if not name.startswith("_")
+        and not (isinstance(value, ModuleType) and name not in draftproof.__all__)
     }
     assert public - {"annotations", "TYPE_CHECKING", "lazily"} == set(draftproof.__all__)
     assert set(dir(draftproof)) == {*draftproof.__all__, "__version__"}
@@ -85,24 +102,65 @@ PUBLIC = {
         "audit_white_box",
     ],
     "bench": [
-        *("benchmark", "build_arms", "builtin_items", "compare_with_plain", "document", "encode", "measure", "parse_spec"),
+        *(
+            "benchmark",
+            "build_arms",
+            "builtin_items",
+            "compare_with_plain",
+            "document",
+            "encode",
+            "measure",
+            "parse_spec",
+        ),
         *("read_items", "specs_of", "with_later_turns"),
     ],
     "drafters.stores": ["build_store", "read_store", "write_store"],
     "experiments": ["EXPERIMENTS", "Settings", "run"],
     "heads": ["export_for_vllm"],
     "models": ["DraftModels", "load_engine", "load_model"],
-    "plan": ["Candidate", "alpha_per_position", "make_plan", "plan_document", "plan_speculation", "what_if"],
+    "plan": [
+        "Candidate",
+        "alpha_per_position",
+        "make_plan",
+        "plan_document",
+        "plan_speculation",
+        "what_if",
+    ],
     "report": [
-        *("comparison_page", "json_line", "names_of", "print_result", "read_document", "sections_of", "write_json"),
+        *(
+            "comparison_page",
+            "json_line",
+            "names_of",
+            "print_result",
+            "read_document",
+            "sections_of",
+            "write_json",
+        ),
         "write_page",
     ],
     "simulate": [
-        *("BatchModel", "SimulatedSpeculativeDecoder", "batch_result", "card", "generation_result", "model"),
+        *(
+            "BatchModel",
+            "SimulatedSpeculativeDecoder",
+            "batch_result",
+            "card",
+            "generation_result",
+            "model",
+        ),
         *("parse_acceptance", "process_result", "run_generation"),
     ],
     "train": [
-        *("DraftRecipe", "Inventing", "Recipe", "Settings", "TextWriter", "TrainPrompt", "Writing", "gather", "invent"),
+        *(
+            "DraftRecipe",
+            "Inventing",
+            "Recipe",
+            "Settings",
+            "TextWriter",
+            "TrainPrompt",
+            "Writing",
+            "gather",
+            "invent",
+        ),
         *("read_prompts", "read_texts", "train_draft", "train_head", "write_answers"),
     ],
 }
@@ -110,14 +168,17 @@ PUBLIC = {
 
 @pytest.mark.parametrize("name", PUBLIC)
 def test_every_tool_has_its_public_names(name: str) -> None:
-    """Each is its home's own object, also after the modules of the package were imported: no name is a module's."""
+    """Each is its home's own object, also after the modules of the package were imported: no name
+    is a module's."""
     package = import_module(f"draftproof.{name}")
     assert package.__all__ == sorted(package.__all__) == PUBLIC[name] == dir(package)
     modules = {module.name for module in iter_modules(package.__path__)}
     assert not modules & set(PUBLIC[name])
     for public in PUBLIC[name]:
         assert getattr(import_module(package._HOMES[public]), public) is getattr(package, public)
-    with pytest.raises(AttributeError, match=f"module 'draftproof.{name}' has no attribute 'nothing'"):
+    with pytest.raises(
+        AttributeError, match=f"module 'draftproof.{name}' has no attribute 'nothing'"
+    ):
         _ = package.nothing
 
 
@@ -132,13 +193,25 @@ def test_a_name_that_is_not_public_is_refused() -> None:
 
 
 def test_console_script_tells_an_unknown_verb_in_one_sentence() -> None:
-    finished = subprocess.run([sys.executable, "-m", "draftproof", "xylophone"], capture_output=True, text=True, check=False)
+    finished = subprocess.run(
+        [sys.executable, "-m", "draftproof", "xylophone"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert finished.returncode == 2 and finished.stdout == ""
-    assert finished.stderr.startswith("draftproof: there is no verb 'xylophone'") and finished.stderr.count("\n") == 1
+    assert (
+        finished.stderr.startswith("draftproof: there is no verb 'xylophone'")
+        and finished.stderr.count("\n") == 1
+    )
 
 
 def test_files_and_functions_are_short() -> None:
-    files = sorted(path for top in ("src", "benchmarks", "examples", "tools", "tests") for path in (ROOT / top).rglob("*.py"))
+    files = sorted(
+        path
+        for top in ("src", "benchmarks", "examples", "tools", "tests")
+        for path in (ROOT / top).rglob("*.py")
+    )
     assert len(files) > 20
     assert [line for path in files for line in check_sizes.complaints(path)] == []
 
@@ -153,13 +226,27 @@ def test_the_size_check_sees_what_is_too_long(tmp_path: Path) -> None:
 
 
 def test_members_of_the_waist_are_declared_and_not_asked_for() -> None:
-    assert check_waist.main([str(ROOT / top) for top in ("src", "benchmarks", "examples", "labs", "tools", "tests")]) == 0
-    assert {"fork", "members", "limits", "session_bytes", "rows_mix", "foresee_each", "verify", "reckon_with"} <= set(
-        check_waist.declared_members()
+    assert (
+        check_waist.main(
+            [str(ROOT / top) for top in ("src", "benchmarks", "examples", "labs", "tools", "tests")]
+        )
+        == 0
     )
+    assert {
+        "fork",
+        "members",
+        "limits",
+        "session_bytes",
+        "rows_mix",
+        "foresee_each",
+        "verify",
+        "reckon_with",
+    } <= set(check_waist.declared_members())
 
 
-def test_the_waist_check_sees_what_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_waist_check_sees_what_is_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     planted = tmp_path / "planted.py"
     planted.write_text(
         "a = getattr(drafter, 'not_declared_yet', None)\n"
@@ -167,13 +254,22 @@ def test_the_waist_check_sees_what_is_asked_for(tmp_path: Path, capsys: pytest.C
         "c = getattr(one, 'session_bytes', None)\n"
         "d = getattr(members[0].session, 'fork')\n"
         "e = getattr(self.drafter(target), 'tree', None)\n"
-        "fine = getattr(module, 'generation_config', None), getattr(a.config, 'rope_scaling', None), hasattr(ids, 'tolist')\n"
+        "fine = getattr(module, 'generation_config', None), getattr(a.config, "
+        "'rope_scaling', None), hasattr(ids, 'tolist')\n"
         "also = [getattr(params, field.name) for field in fields(params)]\n"
     )
     assert check_waist.main([str(tmp_path)]) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert [line.removeprefix(f"{planted}:").split(": ")[0] for line in lines] == ["1", "2", "3", "4", "5"]
-    assert lines[1].endswith("hasattr(self._target, 'device'): declare it in the base class and read it as a member")
+    assert [line.removeprefix(f"{planted}:").split(": ")[0] for line in lines] == [
+        "1",
+        "2",
+        "3",
+        "4",
+        "5",
+    ]
+    assert lines[1].endswith(
+        "hasattr(self._target, 'device'): declare it in the base class and read it as a member"
+    )
     assert check_waist.main([str(tmp_path / "nothing")]) == 2
 
 
@@ -208,8 +304,19 @@ def build_wheel(folder: Path) -> Path:
     source.mkdir()
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
-    shutil.copytree(ROOT / "src", source / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder / "dist"), str(source)]
+    shutil.copytree(
+        ROOT / "src", source / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info")
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "build",
+        "--wheel",
+        "--no-isolation",
+        "--outdir",
+        str(folder / "dist"),
+        str(source),
+    ]
     finished = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
     assert finished.returncode == 0, finished.stdout + finished.stderr
     (wheel,) = (folder / "dist").glob("*.whl")
@@ -217,7 +324,8 @@ def build_wheel(folder: Path) -> Path:
 
 
 def clean_environment(folder: Path, wheel: Path) -> Path:
-    """A new environment with the wheel installed in it; dependencies are borrowed from this one. Returns its `bin` folder."""
+    """A new environment with the wheel installed in it; dependencies are borrowed from this one.
+    Returns its `bin` folder."""
     venv.create(folder, with_pip=False, symlinks=True)
     python = folder / "bin" / "python"
     command = [
@@ -234,7 +342,8 @@ def clean_environment(folder: Path, wheel: Path) -> Path:
     ]
     subprocess.run(command, check=True, capture_output=True)
     (site_packages,) = (folder / "lib").glob("python*/site-packages")
-    # A plain path line: this environment's own .pth files, the editable install among them, are not followed from there.
+    # A plain path line: this environment's own .pth files, the editable install among them, are not
+    # followed from there.
     (site_packages / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return python.parent
 
@@ -244,15 +353,30 @@ def test_the_wheel_works_in_a_clean_environment(tmp_path: Path) -> None:
     held = zipfile.ZipFile(wheel).namelist()
     assert "draftproof/py.typed" in held
     assert f"draftproof-{draftproof.__version__}.dist-info/licenses/LICENSE" in held
-    assert {name.split("/")[0] for name in held} == {"draftproof", f"draftproof-{draftproof.__version__}.dist-info"}
-    sources = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src" / "draftproof").rglob("*.py")}
+    assert {name.split("/")[0] for name in held} == {
+        "draftproof",
+        f"draftproof-{draftproof.__version__}.dist-info",
+    }
+    sources = {
+        str(path.relative_to(ROOT / "src")) for path in (ROOT / "src" / "draftproof").rglob("*.py")
+    }
     assert sources == {name for name in held if name.endswith(".py")}
 
     binaries = clean_environment(tmp_path / "env", wheel)
-    version = subprocess.run([binaries / "draftproof", "--version"], capture_output=True, text=True, check=True, cwd=tmp_path)
+    version = subprocess.run(
+        [binaries / "draftproof", "--version"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+    )
     assert version.stdout == f"draftproof {draftproof.__version__}\n"
-    code = "import draftproof; print(draftproof.__file__); print(draftproof.expected_tokens(0.8, 4))"
-    used = subprocess.run([binaries / "python", "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
+    code = (
+        "import draftproof; print(draftproof.__file__); print(draftproof.expected_tokens(0.8, 4))"
+    )
+    used = subprocess.run(
+        [binaries / "python", "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
     where, tokens = used.stdout.splitlines()
     assert Path(where).is_relative_to(tmp_path / "env")
     assert float(tokens) == pytest.approx((1 - 0.8**5) / (1 - 0.8))

@@ -1,4 +1,5 @@
-"""No two modules of the package need each other, not even for a type or by an import within a function."""
+"""No two modules of the package need each other, not even for a type or by an import within a
+function."""
 
 from __future__ import annotations
 
@@ -11,20 +12,29 @@ import draftproof
 PACKAGE = Path(draftproof.__file__).parent
 
 ALLOWED = {
-    ("draftproof.models.hf", "draftproof.models.load"),  # HFModel.from_pretrained, for the caller's ease
-    ("draftproof.drafters.registry", "draftproof.drafters.options"),  # an option's type, for a file that states methods
+    (
+        "draftproof.models.hf",
+        "draftproof.models.load",
+    ),  # HFModel.from_pretrained, for the caller's ease
+    (
+        "draftproof.drafters.registry",
+        "draftproof.drafters.options",
+    ),  # an option's type, for a file that states methods
 }
 """Imports that are left out of the graph."""
 
 
 def modules() -> dict[str, Path]:
     """Every module of the package by its name."""
-    paths = {path.relative_to(PACKAGE.parent).with_suffix(""): path for path in PACKAGE.rglob("*.py")}
+    paths = {
+        path.relative_to(PACKAGE.parent).with_suffix(""): path for path in PACKAGE.rglob("*.py")
+    }
     return {".".join(name.parts).removesuffix(".__init__"): path for name, path in paths.items()}
 
 
 def imports(path: Path, known: dict[str, Path]) -> set[str]:
-    """The package's modules that a file imports anywhere: at its head, under TYPE_CHECKING, within functions."""
+    """The package's modules that a file imports anywhere: at its head, under TYPE_CHECKING, within
+    functions."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module is not None:
@@ -48,7 +58,9 @@ def test_no_import_goes_round_in_a_circle() -> None:
     try:
         TopologicalSorter(found).prepare()
     except CycleError as error:
-        raise AssertionError(f"imports in a circle: {' -> '.join(reversed(error.args[1]))}") from None
+        raise AssertionError(
+            f"imports in a circle: {' -> '.join(reversed(error.args[1]))}"
+        ) from None
 
 
 def test_imports_are_seen_wherever_they_stand(tmp_path: Path) -> None:
@@ -58,4 +70,8 @@ def test_imports_are_seen_wherever_they_stand(tmp_path: Path) -> None:
         "if TYPE_CHECKING:\n    from draftproof.errors import UsageError\n"
         "def late():\n    from draftproof.core import params\n    import draftproof.lazy\n"
     )
-    assert imports(file, modules()) == {"draftproof.errors", "draftproof.core.params", "draftproof.lazy"}
+    assert imports(file, modules()) == {
+        "draftproof.errors",
+        "draftproof.core.params",
+        "draftproof.lazy",
+    }

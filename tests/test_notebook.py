@@ -1,4 +1,5 @@
-"""The scale-up notebook: a valid file without outputs, and cells that run in order on tiny models."""
+"""The scale-up notebook: a valid file without outputs, and cells that run in order on tiny
+models."""
 
 from __future__ import annotations
 
@@ -33,12 +34,18 @@ SETTINGS = {
 
 def test_the_file_is_a_notebook_of_format_4_with_nothing_stored() -> None:
     """What the format asks for, and that nobody's outputs were saved."""
-    assert (BOOK["nbformat"], BOOK["nbformat_minor"]) == (4, 5) and BOOK["metadata"]["kernelspec"]["name"] == "python3"
+    assert (BOOK["nbformat"], BOOK["nbformat_minor"]) == (4, 5) and BOOK["metadata"]["kernelspec"][
+        "name"
+    ] == "python3"
     ids = [cell["id"] for cell in BOOK["cells"]]
-    assert len(set(ids)) == len(ids) and all(re.fullmatch(r"[a-zA-Z0-9-_]{1,64}", name) for name in ids)
+    assert len(set(ids)) == len(ids) and all(
+        re.fullmatch(r"[a-zA-Z0-9-_]{1,64}", name) for name in ids
+    )
     for cell in BOOK["cells"]:
         assert cell["cell_type"] in ("markdown", "code") and isinstance(cell["metadata"], dict)
-        assert all(line.endswith("\n") for line in cell["source"][:-1]) and not cell["source"][-1].endswith("\n")
+        assert all(line.endswith("\n") for line in cell["source"][:-1]) and not cell["source"][
+            -1
+        ].endswith("\n")
         if cell["cell_type"] == "code":
             assert cell["outputs"] == [] and cell["execution_count"] is None
             compile("".join(cell["source"]), cell["id"], "exec")
@@ -51,13 +58,21 @@ def test_the_first_code_cell_holds_the_parameters_of_the_lab() -> None:
     assert first["metadata"] == {"tags": ["parameters"]}
     values: dict[str, Any] = {}
     exec(CODE[0], values)
-    assert (values["TARGET"], values["DRAFT"]) == ("Qwen/Qwen2.5-1.5B-Instruct", "Qwen/Qwen2.5-0.5B-Instruct")
-    assert (values["NUM_PROMPTS"], values["TIMED_STEPS"], values["TEMPERATURES"]) == (20, 100, (0.0, 0.7))
+    assert (values["TARGET"], values["DRAFT"]) == (
+        "Qwen/Qwen2.5-1.5B-Instruct",
+        "Qwen/Qwen2.5-0.5B-Instruct",
+    )
+    assert (values["NUM_PROMPTS"], values["TIMED_STEPS"], values["TEMPERATURES"]) == (
+        20,
+        100,
+        (0.0, 0.7),
+    )
     assert set(SETTINGS) < set(values) and values["DTYPE"] == values["DEVICE"] == "auto"
 
 
 def tiny_pair(folder: Path) -> dict[str, str]:
-    """A target and, as its draft, the same weights shaken a little, both with a chat template; every other word is w0."""
+    """A target and, as its draft, the same weights shaken a little, both with a chat template;
+    every other word is w0."""
     inner = Tokenizer(WordLevel({f"w{i}": i for i in range(64)}, unk_token="w0"))
     inner.pre_tokenizer = WhitespaceSplit()
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner)
@@ -74,7 +89,8 @@ def tiny_pair(folder: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The namespace after all cells, run in order with the parameters replaced, and what each cell printed."""
+    """The namespace after all cells, run in order with the parameters replaced, and what each cell
+    printed."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
     printed = []
     for number, source in enumerate(CODE):
@@ -92,20 +108,31 @@ def test_all_cells_run_and_all_but_the_parameters_show_something(ran: dict[str, 
 
 
 def test_there_are_twenty_prompts_of_each_kind(ran: dict[str, Any]) -> None:
-    assert {name: len(contents) for name, contents in ran["CONTENTS"].items()} == {"code": 20, "chat": 20}
+    assert {name: len(contents) for name, contents in ran["CONTENTS"].items()} == {
+        "code": 20,
+        "chat": 20,
+    }
     assert all(len(set(contents)) == 20 for contents in ran["CONTENTS"].values())
     for function in ran["FUNCTIONS"]:
         compile(function, "function", "exec")
         assert "->" not in function and function.startswith("def ")
 
 
-def test_prediction_and_measurement_cover_every_workload_and_temperature(ran: dict[str, Any]) -> None:
-    keys = {(name, temperature) for name in ("code", "chat") for temperature in SETTINGS["TEMPERATURES"]}
+def test_prediction_and_measurement_cover_every_workload_and_temperature(
+    ran: dict[str, Any],
+) -> None:
+    keys = {
+        (name, temperature) for name in ("code", "chat") for temperature in SETTINGS["TEMPERATURES"]
+    }
     assert ran["alpha"].keys() == ran["prediction"].keys() == ran["measured"].keys() == keys
-    assert all(0 <= rate <= 1 for rate in ran["alpha"].values()) and ran["c"] > 0 and ran["v"][1] == 1
+    assert (
+        all(0 <= rate <= 1 for rate in ran["alpha"].values()) and ran["c"] > 0 and ran["v"][1] == 1
+    )
     for key in keys:
         tokens, _ = ran["prediction"][key]
-        assert tokens == pytest.approx(sum(ran["alpha"][key] ** i for i in range(ran["NUM_DRAFT"] + 1)))
+        assert tokens == pytest.approx(
+            sum(ran["alpha"][key] ** i for i in range(ran["NUM_DRAFT"] + 1))
+        )
         for arm in ("plain", "speculative"):
             assert [len(result.token_ids) for result in ran["measured"][key][arm]] == [12, 12]
 

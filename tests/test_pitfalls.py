@@ -1,4 +1,5 @@
-"""Pitfalls that no other test guards, and the promise of docs/pitfalls.md that every test it names exists."""
+"""Pitfalls that no other test guards, and the promise of docs/pitfalls.md that every test it names
+exists."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ DRAFTING: dict[str, dict[str, Any]] = {
 
 
 def counted(model: HFModel) -> list[int]:
-    """How many tokens the module reads in each of its passes from now on; the adapter's own bookkeeping is not asked."""
+    """How many tokens the module reads in each of its passes from now on; the adapter's own
+    bookkeeping is not asked."""
     passes: list[int] = []
     model.module.register_forward_pre_hook(
         lambda module, args, kwargs: passes.append(kwargs["input_ids"].shape[1]), with_kwargs=True
@@ -36,12 +38,15 @@ def counted(model: HFModel) -> list[int]:
 @pytest.mark.parametrize("temperature", [0, 1.3])
 @pytest.mark.parametrize("method", DRAFTING)
 def test_the_target_reads_every_token_once(method: str, temperature: float) -> None:
-    """Prompt and emitted tokens, all but the last, which nobody has to read; and besides them the rejected drafts."""
+    """Prompt and emitted tokens, all but the last, which nobody has to read; and besides them the
+    rejected drafts."""
     target = HFModel(llama(torch.float64))
     draft = HFModel(llama(torch.float64, seed=3)) if method == "draft_model" else None
     made = SpeculativeDecoder(draft, target, speculative_config=DRAFTING[method])
     passes = counted(target)
-    stats = made.generate(PROMPT, SamplingParams(temperature=temperature, max_tokens=60, seed=2)).stats
+    stats = made.generate(
+        PROMPT, SamplingParams(temperature=temperature, max_tokens=60, seed=2)
+    ).stats
     rejected = stats.num_draft_tokens - stats.num_accepted_tokens
     assert len(passes) == stats.num_rounds
     assert sum(passes) == len(PROMPT) + stats.num_emitted_tokens - 1 + rejected
@@ -53,17 +58,29 @@ def test_the_target_reads_every_token_once(method: str, temperature: float) -> N
 def test_the_draft_model_takes_one_step_for_each_draft(draft_seed: int, temperature: float) -> None:
     """And reads no token twice, except that a rejected one may have been read in vain."""
     draft = HFModel(llama(torch.float64, seed=draft_seed))
-    made = SpeculativeDecoder(draft, llama(torch.float64), speculative_config=DRAFTING["draft_model"])
+    made = SpeculativeDecoder(
+        draft, llama(torch.float64), speculative_config=DRAFTING["draft_model"]
+    )
     passes = counted(draft)
-    stats = made.generate(PROMPT, SamplingParams(temperature=temperature, max_tokens=60, seed=2)).stats
+    stats = made.generate(
+        PROMPT, SamplingParams(temperature=temperature, max_tokens=60, seed=2)
+    ).stats
     assert len(passes) == stats.num_draft_tokens > 40
-    assert sum(passes) <= len(PROMPT) + stats.num_emitted_tokens + stats.num_draft_tokens - stats.num_accepted_tokens
+    assert (
+        sum(passes)
+        <= len(PROMPT)
+        + stats.num_emitted_tokens
+        + stats.num_draft_tokens
+        - stats.num_accepted_tokens
+    )
 
 
 def test_after_a_perfect_round_the_draft_has_read_all_of_it() -> None:
     """The law of the next round's first draft is that of a fresh pass over the whole text."""
     module = llama(torch.float64)
-    made = SpeculativeDecoder(HFModel(module), HFModel(module), speculative_config=DRAFTING["draft_model"])
+    made = SpeculativeDecoder(
+        HFModel(module), HFModel(module), speculative_config=DRAFTING["draft_model"]
+    )
     session = made.target.open()
     generation = generation_of(made, session, PROMPT, SamplingParams(max_tokens=40, seed=1))
     laws: list[Any] = []
@@ -85,7 +102,8 @@ def test_after_a_perfect_round_the_draft_has_read_all_of_it() -> None:
 
 
 NAMED = re.findall(
-    r"\[`(tests/[\w/]+\.py)::(\w+)`\]\(\.\./(tests/[\w/]+\.py)\)", (ROOT / "docs" / "pitfalls.md").read_text(encoding="utf-8")
+    r"\[`(tests/[\w/]+\.py)::(\w+)`\]\(\.\./(tests/[\w/]+\.py)\)",
+    (ROOT / "docs" / "pitfalls.md").read_text(encoding="utf-8"),
 )
 
 

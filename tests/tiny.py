@@ -1,7 +1,8 @@
-"""Tiny random models of several families, built in milliseconds: for faults of cache, position and mask.
+"""Tiny random models of several families, built in milliseconds: for faults of cache, position and
+mask.
 
-Wide initial weights give clear gaps between logits; `table_model` is a real Llama whose next-token logits are set by hand.
-"""
+Wide initial weights give clear gaps between logits; `table_model` is a real Llama whose next-token
+logits are set by hand."""
 
 from __future__ import annotations
 
@@ -55,15 +56,23 @@ def qwen3(dtype: torch.dtype = torch.float32, seed: int = 0, **changes: Any) -> 
     return Qwen3ForCausalLM(Qwen3Config(**{**SHAPE, "head_dim": 8, **changes})).to(dtype).eval()
 
 
-def mistral(dtype: torch.dtype = torch.float32, seed: int = 0, **changes: Any) -> MistralForCausalLM:
+def mistral(
+    dtype: torch.dtype = torch.float32, seed: int = 0, **changes: Any
+) -> MistralForCausalLM:
     torch.manual_seed(seed)
-    return MistralForCausalLM(MistralConfig(**{**SHAPE, "sliding_window": 8, **changes})).to(dtype).eval()
+    return (
+        MistralForCausalLM(MistralConfig(**{**SHAPE, "sliding_window": 8, **changes}))
+        .to(dtype)
+        .eval()
+    )
 
 
 def gpt2(dtype: torch.dtype = torch.float32, seed: int = 0, **changes: Any) -> GPT2LMHeadModel:
     """Learned positions, 32 of them, and as many key heads as query heads."""
     torch.manual_seed(seed)
-    shape: dict[str, Any] = dict(vocab_size=VOCAB, n_embd=32, n_layer=2, n_head=4, n_positions=32, initializer_range=0.3)
+    shape: dict[str, Any] = dict(
+        vocab_size=VOCAB, n_embd=32, n_layer=2, n_head=4, n_positions=32, initializer_range=0.3
+    )
     ends: dict[str, Any] = dict(bos_token_id=None, eos_token_id=None)
     return GPT2LMHeadModel(GPT2Config(**{**shape, **ends, **changes})).to(dtype).eval()
 
@@ -72,15 +81,20 @@ FAMILIES = {"llama": llama, "qwen2": qwen2, "qwen3": qwen3, "gpt2": gpt2}
 
 
 def table_model(table: torch.Tensor, dtype: torch.dtype = torch.float32) -> LlamaForCausalLM:
-    """A one-layer Llama whose logits after token i are row i of `table` [16, 16], whatever came before."""
+    """A one-layer Llama whose logits after token i are row i of `table` [16, 16], whatever came
+    before."""
     size = table.shape[0]
-    shape: dict[str, Any] = dict(SHAPE, vocab_size=size, hidden_size=size, num_hidden_layers=1, rms_norm_eps=1e-12)
+    shape: dict[str, Any] = dict(
+        SHAPE, vocab_size=size, hidden_size=size, num_hidden_layers=1, rms_norm_eps=1e-12
+    )
     module = LlamaForCausalLM(LlamaConfig(**shape, tie_word_embeddings=False)).eval()
     with torch.no_grad():
         module.model.embed_tokens.weight.copy_(torch.eye(size))
         module.model.layers[0].self_attn.o_proj.weight.zero_()
         module.model.layers[0].mlp.down_proj.weight.zero_()
-        module.lm_head.weight.copy_(table.T / size**0.5)  # the norm scales a unit vector by the root of its width
+        module.lm_head.weight.copy_(
+            table.T / size**0.5
+        )  # the norm scales a unit vector by the root of its width
     return module.to(dtype)
 
 

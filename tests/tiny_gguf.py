@@ -1,4 +1,5 @@
-"""Write a tiny Llama as a GGUF file, as llama.cpp's converter would: its names, its rotary layout, its tokenizer fields."""
+"""Write a tiny Llama as a GGUF file, as llama.cpp's converter would: its names, its rotary layout,
+its tokenizer fields."""
 
 from __future__ import annotations
 
@@ -21,16 +22,23 @@ _LAYER_NAMES = {
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
 }
-_OTHER_NAMES = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+_OTHER_NAMES = {
+    "model.embed_tokens": "token_embd",
+    "model.norm": "output_norm",
+    "lm_head": "output",
+}
 
 
 def write_gguf(file: Path, module: Any) -> None:
-    """`module`, a LlamaForCausalLM, at `file` in float32, its output layer always written as a tensor of its own."""
+    """`module`, a LlamaForCausalLM, at `file` in float32, its output layer always written as a
+    tensor of its own."""
     writer = gguf.GGUFWriter(str(file), "llama")
     _write_shape(writer, module.config)
     _write_tokenizer(writer, module.config.vocab_size)
     for name, tensor in module.state_dict().items():
-        writer.add_tensor(*_renamed(name.removesuffix(".weight"), tensor.float().numpy(), module.config))
+        writer.add_tensor(
+            *_renamed(name.removesuffix(".weight"), tensor.float().numpy(), module.config)
+        )
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -69,7 +77,10 @@ def _renamed(name: str, values: np.ndarray, config: Any) -> tuple[str, np.ndarra
     if not name.startswith("model.layers."):
         return f"{_OTHER_NAMES[name]}.weight", np.ascontiguousarray(values)
     _, _, index, part = name.split(".", 3)
-    heads = {"self_attn.q_proj": config.num_attention_heads, "self_attn.k_proj": config.num_key_value_heads}.get(part)
+    heads = {
+        "self_attn.q_proj": config.num_attention_heads,
+        "self_attn.k_proj": config.num_key_value_heads,
+    }.get(part)
     if heads is not None:
         halves = values.reshape(heads, 2, values.shape[0] // heads // 2, *values.shape[1:])
         values = halves.swapaxes(1, 2).reshape(values.shape)

@@ -26,7 +26,8 @@ HEADING = re.compile(r"^#+\s+(.*)$", re.MULTILINE)
 
 
 def anchor(heading: str) -> str:
-    """The anchor a Markdown host gives a heading: lower case, punctuation gone, spaces to hyphens."""
+    """The anchor a Markdown host gives a heading: lower case, punctuation gone, spaces to
+    hyphens."""
     return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
 
 
@@ -36,7 +37,8 @@ def pages(root: Path) -> list[Path]:
 
 
 def broken_links(page: Path, text: str) -> Iterator[str]:
-    """Links to files or headings that are not there. Links out of the repository are not followed."""
+    """Links to files or headings that are not there. Links out of the repository are not
+    followed."""
     for target in LINK.findall(CODE_BLOCK.sub("", text)):
         if "://" in target or target.startswith("mailto:"):
             continue
@@ -44,12 +46,15 @@ def broken_links(page: Path, text: str) -> Iterator[str]:
         file = page.parent / name if name else page
         if not file.exists():
             yield f"the link {target} leads nowhere"
-        elif fragment and fragment not in map(anchor, HEADING.findall(CODE_BLOCK.sub("", file.read_text(encoding="utf-8")))):
+        elif fragment and fragment not in map(
+            anchor, HEADING.findall(CODE_BLOCK.sub("", file.read_text(encoding="utf-8")))
+        ):
             yield f"the link {target} names a heading that is not there"
 
 
 def missing_paths(root: Path, text: str) -> Iterator[str]:
-    """Paths in backticks that do not exist; a path with a placeholder such as <name> is not meant to."""
+    """Paths in backticks that do not exist; a path with a placeholder such as <name> is not meant
+    to."""
     for span in CODE_SPAN.findall(CODE_BLOCK.sub("", text)):
         if PATH.fullmatch(span) and not (root / span).exists():
             yield f"`{span}` does not exist"
@@ -88,11 +93,17 @@ def orphans(root: Path) -> Iterator[str]:
 
 def complaints(root: Path) -> list[str]:
     """Everything that is wrong, one line each."""
-    targets = set(re.findall(r"^([a-z]+):", (root / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    targets = set(
+        re.findall(r"^([a-z]+):", (root / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    )
     found = list(orphans(root))
     for page in pages(root):
         text = page.read_text(encoding="utf-8")
-        wrong = [*broken_links(page, text), *missing_paths(root, text), *missing_targets(text, targets)]
+        wrong = [
+            *broken_links(page, text),
+            *missing_paths(root, text),
+            *missing_targets(text, targets),
+        ]
         if page.name == "structure.md":
             wrong += unnamed_parts(root, text)
         found += [f"{page.relative_to(root)}: {line}" for line in wrong]

@@ -1,10 +1,11 @@
 """Check the proofs in proofs/, and hold the rules that run against them.
 
-    python tools/theorem.py           build the proofs, read their assumptions, compare their laws with the kept ones
+    python tools/theorem.py           build the proofs, read their assumptions, compare their laws
+                                      with the kept ones
     python tools/theorem.py --keep    and write the kept ones anew (after a change of the cases)
 
-Without Coq nothing is checked, and what is missing is said. The kept laws are compared with `core/rules` by the tests.
-"""
+Without Coq nothing is checked, and what is missing is said. The kept laws are compared with
+`core/rules` by the tests."""
 
 from __future__ import annotations
 
@@ -19,9 +20,14 @@ from theorem_cases import KEPT, cases, coq_text, kept_text, laws_printed
 
 PROOFS = Path(__file__).parent.parent / "proofs"
 OUT = PROOFS / "out"
-FILES = re.findall(r"^(\w+)\.v$", (PROOFS / "_CoqProject").read_text(encoding="utf-8"), re.MULTILINE)  # in their order
+FILES = re.findall(
+    r"^(\w+)\.v$", (PROOFS / "_CoqProject").read_text(encoding="utf-8"), re.MULTILINE
+)  # in their order
 FLAGS = ("-Q", str(PROOFS), "draftproof", "-w", "-notation-overridden,-ambiguous-paths")
-PACKAGES = "coq libcoq-mathcomp-ssreflect libcoq-mathcomp-algebra libcoq-mathcomp-algebra-tactics libcoq-mathcomp-zify"
+PACKAGES = (
+    "coq libcoq-mathcomp-ssreflect libcoq-mathcomp-algebra "
+    "libcoq-mathcomp-algebra-tactics libcoq-mathcomp-zify"
+)
 PROBE = "From mathcomp Require Import all_ssreflect all_algebra ssrZ.\nCheck RealLeMixin.\n"
 """The last name is not in mathcomp 2."""
 CLOSED = "Closed under the global context"
@@ -63,7 +69,8 @@ def build() -> list[str]:
 
 
 def read_assumptions(log: str) -> list[str]:
-    """The log of `Print Assumptions`, kept in proofs/out; ProofError unless every theorem is closed."""
+    """The log of `Print Assumptions`, kept in proofs/out; ProofError unless every theorem is
+    closed."""
     OUT.mkdir(exist_ok=True)
     (OUT / "assumptions.log").write_text(log, encoding="utf-8")
     if log.strip().splitlines() != [CLOSED] * len(asked()):
@@ -73,7 +80,9 @@ def read_assumptions(log: str) -> list[str]:
 
 def asked() -> list[str]:
     """The theorems whose assumptions proofs/main.v asks for."""
-    return re.findall(r"^Print Assumptions (\w+)\.", (PROOFS / "main.v").read_text(encoding="utf-8"), re.MULTILINE)
+    return re.findall(
+        r"^Print Assumptions (\w+)\.", (PROOFS / "main.v").read_text(encoding="utf-8"), re.MULTILINE
+    )
 
 
 def coq(source: Path) -> str:
@@ -91,7 +100,9 @@ def proven_laws() -> str:
     source.write_text(coq_text(made), encoding="utf-8")
     laws = laws_printed(coq(source))
     if len(laws) != len(made) or any(sum(law.values()) != 1 for law in laws):
-        raise ProofError(f"Coq printed {len(laws)} laws for {len(made)} cases, or one that does not sum to 1")
+        raise ProofError(
+            f"Coq printed {len(laws)} laws for {len(made)} cases, or one that does not sum to 1"
+        )
     return kept_text(made, laws)
 
 
@@ -116,10 +127,16 @@ def main(arguments: list[str]) -> int:
     if arguments:
         KEPT.write_text(text, encoding="utf-8")
     if KEPT.read_text(encoding="utf-8") != text:
-        print("theorem: the proofs give other laws than those kept; see what changed, then `--keep`", file=sys.stderr)
+        print(
+            "theorem: the proofs give other laws than those kept; see what changed, then `--keep`",
+            file=sys.stderr,
+        )
         return 1
     laws = len(text.splitlines()) - 2
-    print(f"theorem: {len(theorems)} theorems closed, {laws} laws of verdicts as kept, {time.monotonic() - start:.0f} s")
+    print(
+        f"theorem: {len(theorems)} theorems closed, {laws} laws of verdicts as kept, "
+        f"{time.monotonic() - start:.0f} s"
+    )
     return 0
 
 

@@ -1,9 +1,10 @@
-"""A function of prompt ids and a seed behind `/v1/completions`, for `draftproof audit --black-box --url`.
+"""A function of prompt ids and a seed behind `/v1/completions`, for `draftproof audit --black-box
+--url`.
 
     PYTHONPATH=benchmarks/audits python benchmarks/audits/serve_function.py my_texts:sample 8123
 
-It takes prompts of token ids, and answers with ids. Needs nothing but Python. The function samples as it likes: of the fields
-of a request only `seed` is read, and a text is cut at `max_tokens`.
+It takes prompts of token ids, and answers with ids. Needs nothing but Python. The function samples
+as it likes: of the fields of a request only `seed` is read, and a text is cut at `max_tokens`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ class Handler(BaseHTTPRequestHandler):
         ids = list(FUNCTION(asked["prompt"], asked["seed"]))[: asked["max_tokens"]]
         choice = {"index": 0, "text": "", "token_ids": ids, "finish_reason": "length"}
         usage = {"prompt_tokens": len(asked["prompt"]), "completion_tokens": len(ids)}
-        self.answer({"object": "text_completion", "model": PLACE, "choices": [choice], "usage": usage})
+        self.answer(
+            {"object": "text_completion", "model": PLACE, "choices": [choice], "usage": usage}
+        )
 
     def answer(self, found: dict[str, Any]) -> None:
         data = json.dumps(found).encode()

@@ -1,9 +1,10 @@
-"""transformers' own `generate` on the model of `draftproof pull`, as functions of prompt ids and a seed.
+"""transformers' own `generate` on the model of `draftproof pull`, as functions of prompt ids and a
+seed.
 
     PYTHONPATH=benchmarks/audits draftproof audit --black-box transformers_texts:prompt_lookup
 
-Nothing of draftproof's decoder is used. Temperature 1, no cut of the law, LENGTH tokens a text whatever ends it.
-"""
+Nothing of draftproof's decoder is used. Temperature 1, no cut of the law, LENGTH tokens a text
+whatever ends it."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ LENGTH = 48
 
 @cache
 def model() -> Any:
-    loaded = AutoModelForCausalLM.from_pretrained(pulled_folder(DEFAULT_MODEL), dtype=torch.bfloat16)
+    loaded = AutoModelForCausalLM.from_pretrained(
+        pulled_folder(DEFAULT_MODEL), dtype=torch.bfloat16
+    )
     loaded.generation_config.eos_token_id = None
     return loaded
 
@@ -30,7 +33,12 @@ def generate(prompt: Sequence[int], seed: int, **options: Any) -> list[int]:
     torch.manual_seed(seed)
     ids = torch.tensor([list(prompt)])
     text = model().generate(
-        ids, attention_mask=torch.ones_like(ids), do_sample=True, temperature=1.0, max_new_tokens=LENGTH, **options
+        ids,
+        attention_mask=torch.ones_like(ids),
+        do_sample=True,
+        temperature=1.0,
+        max_new_tokens=LENGTH,
+        **options,
     )
     return text[0, len(prompt) :].tolist()
 
@@ -44,5 +52,6 @@ def prompt_lookup(prompt: Sequence[int], seed: int) -> list[int]:
 
 
 def as_it_comes(prompt: Sequence[int], seed: int) -> list[int]:
-    """What `generate(do_sample=True)` does when nothing else is said: it takes the 50 likeliest tokens."""
+    """What `generate(do_sample=True)` does when nothing else is said: it takes the 50 likeliest
+    tokens."""
     return generate(prompt, seed)

@@ -1,4 +1,5 @@
-"""`--impl=solution` runs the reference; without it the learner's file is run. Stretch tasks run when their folder is named."""
+"""`--impl=solution` runs the reference; without it the learner's file is run. Stretch tasks run
+when their folder is named."""
 
 from __future__ import annotations
 
@@ -14,23 +15,33 @@ import pytest
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--impl", choices=["yours", "solution"], default="yours", help="lab: run your file (default) or the reference"
+        "--impl",
+        choices=["yours", "solution"],
+        default="yours",
+        help="lab: run your file (default) or the reference",
     )
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """The lab itself is three tests; its stretch tasks wait until one is asked for."""
-    asked = any("stretch" in argument for argument in config.invocation_params.args if isinstance(argument, str))
+    asked = any(
+        "stretch" in argument
+        for argument in config.invocation_params.args
+        if isinstance(argument, str)
+    )
     return True if collection_path.name == "stretch" and not asked else None
 
 
 @pytest.fixture(scope="module")
 def lab(request: pytest.FixtureRequest) -> SimpleNamespace:
-    """The functions under test. One that is not written yet fails its test in a sentence instead of a traceback."""
+    """The functions under test. One that is not written yet fails its test in a sentence instead of
+    a traceback."""
     folder, solution = Path(request.path).parent, request.config.getoption("--impl") == "solution"
     yours = "speculative.py" if (folder / "speculative.py").exists() else "starter.py"
     module = load(folder / ("solution.py" if solution else yours))
-    return SimpleNamespace(**{name: guarded(value) for name, value in vars(module).items() if not name.startswith("_")})
+    return SimpleNamespace(
+        **{name: guarded(value) for name, value in vars(module).items() if not name.startswith("_")}
+    )
 
 
 @pytest.fixture(scope="session")
@@ -49,7 +60,8 @@ def load(path: Path) -> ModuleType:
 
 
 def guarded(value: Any) -> Any:
-    """`value`; a function that is not written yet, or draws from what is no law, ends its test with a sentence alone."""
+    """`value`; a function that is not written yet, or draws from what is no law, ends its test with
+    a sentence alone."""
     if isinstance(value, type) or not callable(value):
         return value
     function: Callable[..., Any] = value
@@ -63,7 +75,10 @@ def guarded(value: Any) -> Any:
         except ValueError as error:
             if "sum to 1" not in str(error):
                 raise
-            sentence = f"{function.__name__} draws from something that is no law: divide the residual by its sum ({error})"
+            sentence = (
+                f"{function.__name__} draws from something that is no law: divide the "
+                f"residual by its sum ({error})"
+            )
         pytest.fail(sentence, pytrace=False)
 
     return call

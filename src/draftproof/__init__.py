@@ -1,7 +1,7 @@
 """Speculative decoding you can prove.
 
-The public surface is `__all__`. A name is imported from its home when it is first used, so that `import draftproof` costs
-nothing and loads neither torch nor transformers nor NumPy.
+The public surface is `__all__`. A name is imported from its home when it is first used, so that
+`import draftproof` costs nothing and loads neither torch nor transformers nor NumPy.
 """
 
 from __future__ import annotations

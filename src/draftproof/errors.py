@@ -1,12 +1,12 @@
 """Everything draftproof raises on purpose.
 
 DraftproofError
-├── UsageError (also ValueError)        a value the caller gave is wrong; the command line turns it into exit code 2
-│   ├── UnsupportedModelError           this model cannot be used, with the layer or class that is in the way
-│   ├── VocabularyMismatchError         draft and target do not mean the same tokens
-│   └── MissingExtraError               an optional dependency is absent; the message is the install line
-├── InvalidLogitsError                  the target produced NaN or a row without any allowed token
-└── KeyRepeatedError                    a random key was used twice on one path (found by the enumerator)
+├── UsageError (also ValueError)    a value the caller gave is wrong; exit code 2 of the command
+│   ├── UnsupportedModelError       this model cannot be used, with the layer or class in the way
+│   ├── VocabularyMismatchError     draft and target do not mean the same tokens
+│   └── MissingExtraError           an optional dependency is absent; says how to install it
+├── InvalidLogitsError              the target produced NaN or a row without any allowed token
+└── KeyRepeatedError                a random key was used twice on one path, says the enumerator
 """
 
 
@@ -34,8 +34,8 @@ class MissingExtraError(UsageError):
 
 
 class InvalidLogitsError(DraftproofError):
-    """The target's logits hold NaN, or no token is allowed after processing. fault: what is wrong, without the place, so that
-    the same fault at many places can be counted."""
+    """The target's logits hold NaN, or no token is allowed after processing. fault: what is wrong,
+    without the place, so that the same fault at many places can be counted."""
 
     def __init__(self, message: str, fault: str | None = None) -> None:
         super().__init__(message)

@@ -1,4 +1,5 @@
-"""Public names that are imported from their homes on first use (PEP 562), so that a package costs nothing until it is used."""
+"""Public names that are imported from their homes on first use (PEP 562), so that a package costs
+nothing until it is used."""
 
 from __future__ import annotations
 
@@ -8,8 +9,11 @@ from importlib import import_module
 from typing import Any
 
 
-def lazily(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of `package`. homes: public name -> its module; "" where it is itself one."""
+def lazily(
+    package: str, homes: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of `package`. homes: public name -> its module; "" where it is
+    itself one."""
 
     def get(name: str) -> Any:
         if name not in homes:

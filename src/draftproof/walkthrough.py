@@ -1,4 +1,5 @@
-"""The steps of a round, each to be called by itself: `draft_tokens`, `verify_tokens`, `accept_reject`, and the loop over them.
+"""The steps of a round, each to be called by itself: `draft_tokens`, `verify_tokens`,
+`accept_reject`, and the loop over them.
 
     from draftproof import walkthrough
 
@@ -8,10 +9,11 @@
     emitted = decoder.accept_reject(tokens, probs, target_probs, laws, decoder.draft_distributions)
     text, stats = walkthrough.speculative_generate(decoder, "One potato,")
 
-`draft_tokens` draws tokens from the draft model, one pass each; `verify_tokens` has the target read all of them in one pass;
-`accept_reject` decides with the library's `token` rule. Both models keep what they have read: each step reads only tokens that
-are new, and a rejected draft is forgotten by rolling back. `draftproof.SpeculativeDecoder` does all this in one call; here
-every step can be printed, changed and broken. docs/pitfalls.md lists the ways to break it.
+`draft_tokens` draws tokens from the draft model, one pass each; `verify_tokens` has the target read
+all of them in one pass; `accept_reject` decides with the library's `token` rule. Both models keep
+what they have read: each step reads only tokens that are new, and a rejected draft is forgotten by
+rolling back. `draftproof.SpeculativeDecoder` does all this in one call; here every step can be
+printed, changed and broken. docs/pitfalls.md lists the ways to break it.
 """
 
 from __future__ import annotations
@@ -39,7 +41,13 @@ from draftproof.models.protocol import Session, Step, extend
 from draftproof.models.pull import DEFAULT_MODEL, pull
 from draftproof.models.vocabulary import align_logits
 
-__all__ = ["PAIRS", "SpeculativeDecoder", "default_pair", "speculative_generate", "standard_generate"]
+__all__ = [
+    "PAIRS",
+    "SpeculativeDecoder",
+    "default_pair",
+    "speculative_generate",
+    "standard_generate",
+]
 
 Law = np.ndarray
 
@@ -48,27 +56,43 @@ PAIRS = (
     ("Qwen/Qwen2.5-Coder-0.5B-Instruct", "Qwen/Qwen2.5-Coder-1.5B-Instruct"),
     ("qwen2.5-coder-0.5b-instruct", "qwen2.5-coder-1.5b-instruct"),
 )
-"""Draft model and target where none are named, the best known first; names as `--target` takes them."""
+"""Draft model and target where none are named, the best known first; names as `--target` takes
+them."""
 
 
 class SpeculativeDecoder:
     """A draft model and a target with their reading so far.
 
-    draft_model, target_model: transformers modules or LanguageModels over one vocabulary. device: where modules are moved;
-    None leaves them. seed: of every draw; None takes a fresh one. VocabularyMismatchError: ids that mean different tokens."""
+    draft_model, target_model: transformers modules or LanguageModels over one vocabulary. device:
+    where modules are moved; None leaves them. seed: of every draw; None takes a fresh one.
+    VocabularyMismatchError: ids that mean different tokens."""
 
-    def __init__(self, draft_model: Any, target_model: Any, tokenizer: Any, device: Any = None, *, seed: int | None = None):
-        self.target, self.draft = (as_language_model(model, tokenizer, device) for model in (target_model, draft_model))
+    def __init__(
+        self,
+        draft_model: Any,
+        target_model: Any,
+        tokenizer: Any,
+        device: Any = None,
+        *,
+        seed: int | None = None,
+    ):
+        self.target, self.draft = (
+            as_language_model(model, tokenizer, device) for model in (target_model, draft_model)
+        )
         check_vocabularies(self.target, self.draft)
         self.tokenizer = tokenizer
         self.chance: Chance = GeneratorChance(np.random.default_rng(seed))
         self.draft_distributions: list[Law] = []
         self._target_session, self._draft_session = self.target.open(), self.draft.open()
 
-    def draft_tokens(self, input_ids: Any, num_tokens: int, temperature: float = 1.0) -> tuple[list[int], list[float]]:
-        """Draw `num_tokens` after `input_ids` [1, L]: the tokens, and the probability each was drawn with.
+    def draft_tokens(
+        self, input_ids: Any, num_tokens: int, temperature: float = 1.0
+    ) -> tuple[list[int], list[float]]:
+        """Draw `num_tokens` after `input_ids` [1, L]: the tokens, and the probability each was
+        drawn with.
 
-        The whole laws, which the ratio and the residual need, stay in `draft_distributions`: those of the draw itself."""
+        The whole laws, which the ratio and the residual need, stay in `draft_distributions`: those
+        of the draw itself."""
         context, pipeline = ids_of(input_ids), self._pipeline(temperature)
         tokens: list[int] = []
         self.draft_distributions = []
@@ -76,14 +100,18 @@ class SpeculativeDecoder:
             law = self._laws(self._draft_session, pipeline, context, tokens, rows=1)[0]
             tokens.append(int(self.chance.draw(law, Purpose.DRAFT, node)))
             self.draft_distributions.append(law)
-        return tokens, [float(law[token]) for law, token in zip(self.draft_distributions, tokens, strict=True)]
+        return tokens, [
+            float(law[token]) for law, token in zip(self.draft_distributions, tokens, strict=True)
+        ]
 
     def verify_tokens(
         self, input_ids: Any, draft_tokens: Sequence[int], temperature: float = 1.0
     ) -> tuple[list[float], list[Law]]:
-        """The target's probability of each drafted token, and its law at each position, all from one pass.
+        """The target's probability of each drafted token, and its law at each position, all from
+        one pass.
 
-        There is one law more than there are drafts: the last one is what the bonus is drawn from."""
+        There is one law more than there are drafts: the last one is what the bonus is drawn
+        from."""
         context, pipeline = ids_of(input_ids), self._pipeline(temperature)
         rows = len(draft_tokens) + 1
         laws = list(self._laws(self._target_session, pipeline, context, list(draft_tokens), rows))
@@ -97,14 +125,16 @@ class SpeculativeDecoder:
         target_distributions: Sequence[Law],
         draft_distributions: Sequence[Law],
     ) -> list[int]:
-        """The tokens of the round: the accepted drafts, then one more, a replacement after a rejection or else the bonus.
+        """The tokens of the round: the accepted drafts, then one more, a replacement after a
+        rejection or else the bonus.
 
-        So the number of accepted drafts is the length less one. UsageError: a probability that is not its law's, as when a
-        law was computed anew, or no law for the bonus."""
+        So the number of accepted drafts is the length less one. UsageError: a probability that is
+        not its law's, as when a law was computed anew, or no law for the bonus."""
         count = len(draft_tokens)
         if len(target_distributions) != count + 1 or len(draft_distributions) != count:
             raise UsageError(
-                f"{count} drafts need {count} draft laws and {count + 1} target laws, the last one for the bonus; "
+                f"{count} drafts need {count} draft laws and {count + 1} target laws, "
+                "the last one for the bonus; "
                 f"got {len(draft_distributions)} and {len(target_distributions)}"
             )
         check_probabilities("draft", draft_tokens, draft_probs, draft_distributions)
@@ -125,10 +155,21 @@ class SpeculativeDecoder:
         params = SamplingParams(temperature=temperature)
         return LawPipeline(params, num_prompt_tokens=0, vocab_size=self.target.vocab_size)
 
-    def _laws(self, session: Session, pipeline: LawPipeline, context: list[int], tokens: list[int], rows: int) -> Law:
-        """[rows, vocab]: the laws after each of the last `rows` tokens of `context + tokens`, reading only what is new."""
+    def _laws(
+        self,
+        session: Session,
+        pipeline: LawPipeline,
+        context: list[int],
+        tokens: list[int],
+        rows: int,
+    ) -> Law:
+        """[rows, vocab]: the laws after each of the last `rows` tokens of `context + tokens`,
+        reading only what is new."""
         text = [*context, *tokens]
-        known = next((i for i, (a, b) in enumerate(zip(session.tokens, text, strict=False)) if a != b), len(text))
+        known = next(
+            (i for i, (a, b) in enumerate(zip(session.tokens, text, strict=False)) if a != b),
+            len(text),
+        )
         session.rollback(min(known, session.length, len(text) - rows))
         unread = text[session.length :]
         logits = extend(Step(session, unread, rows=range(len(unread) - rows, len(unread)))).logits
@@ -139,19 +180,26 @@ class SpeculativeDecoder:
 
 
 def speculative_generate(
-    decoder: SpeculativeDecoder, prompt: str, max_tokens: int = 50, num_draft: int = 4, temperature: float = 1.0
+    decoder: SpeculativeDecoder,
+    prompt: str,
+    max_tokens: int = 50,
+    num_draft: int = 4,
+    temperature: float = 1.0,
 ) -> tuple[str, dict[str, int]]:
-    """Prompt and continuation as one text, and the counts: rounds, drafts proposed, drafts accepted.
+    """Prompt and continuation as one text, and the counts: rounds, drafts proposed, drafts
+    accepted.
 
-    Never more than `max_tokens` new tokens: a round drafts no more than it could emit, and the text ends at an end token
-    even in the middle of a block. `accepted` counts drafts that are in the text, no replacement and no bonus."""
+    Never more than `max_tokens` new tokens: a round drafts no more than it could emit, and the text
+    ends at an end token even in the middle of a block. `accepted` counts drafts that are in the
+    text, no replacement and no bonus."""
     for name, value in (("max_tokens", max_tokens), ("num_draft", num_draft)):
         checked_length(name, value)
     start = list(prompt_ids(prompt, decoder.tokenizer, decoder.target.vocab_size))
     most = decoder.target.max_length or sys.maxsize
     if len(start) >= most:
         raise UsageError(
-            f"the prompt has {len(start)} tokens; {decoder.target.name} holds {most}, and one must be left to generate"
+            f"the prompt has {len(start)} tokens; {decoder.target.name} holds {most}, "
+            "and one must be left to generate"
         )
     limit = min(max_tokens, most - len(start))
     generated: list[int] = []
@@ -161,7 +209,9 @@ def speculative_generate(
         wanted = min(num_draft, limit - len(generated) - 1, decoder.room(current_ids.shape[1]))
         drafts, draft_probs = decoder.draft_tokens(current_ids, wanted, temperature)
         target_probs, target_laws = decoder.verify_tokens(current_ids, drafts, temperature)
-        tokens = decoder.accept_reject(drafts, draft_probs, target_probs, target_laws, decoder.draft_distributions)
+        tokens = decoder.accept_reject(
+            drafts, draft_probs, target_probs, target_laws, decoder.draft_distributions
+        )
         kept = up_to_end(tokens, decoder.target.eos_token_ids)
         generated += kept
         stats["rounds"] += 1
@@ -185,20 +235,34 @@ def standard_generate(
     return whole_text(decoder.plain, prompt, max_tokens, temperature, seed)[0]
 
 
-def whole_text(decoder: Any, prompt: str, max_tokens: int, temperature: float, seed: int | None) -> tuple[str, dict[str, int]]:
-    """The library's own loop, plain or speculative, with results in the shape of `speculative_generate`."""
-    result = decoder.generate(prompt, SamplingParams(temperature=temperature, max_tokens=max_tokens, seed=seed))
+def whole_text(
+    decoder: Any, prompt: str, max_tokens: int, temperature: float, seed: int | None
+) -> tuple[str, dict[str, int]]:
+    """The library's own loop, plain or speculative, with results in the shape of
+    `speculative_generate`."""
+    result = decoder.generate(
+        prompt, SamplingParams(temperature=temperature, max_tokens=max_tokens, seed=seed)
+    )
     stats = result.stats
-    text = decoder.tokenizer.decode([*result.prompt_token_ids, *result.token_ids], skip_special_tokens=True)
-    counts = {"rounds": stats.num_rounds, "drafted": stats.num_draft_tokens, "accepted": stats.num_accepted_tokens}
+    text = decoder.tokenizer.decode(
+        [*result.prompt_token_ids, *result.token_ids], skip_special_tokens=True
+    )
+    counts = {
+        "rounds": stats.num_rounds,
+        "drafted": stats.num_draft_tokens,
+        "accepted": stats.num_accepted_tokens,
+    }
     return text, counts
 
 
 def ids_of(input_ids: Any) -> list[int]:
-    """Token ids from a tensor on any device, or a list: [L] or [1, L]; UsageError for several texts."""
+    """Token ids from a tensor on any device, or a list: [L] or [1, L]; UsageError for several
+    texts."""
     ids = np.asarray(input_ids.tolist() if hasattr(input_ids, "tolist") else input_ids)
     if ids.ndim == 0 or ids.ndim > 2 or (ids.ndim == 2 and len(ids) != 1):
-        raise UsageError(f"input_ids has shape {list(ids.shape)}; allowed: [L] or [1, L], one text at a time")
+        raise UsageError(
+            f"input_ids has shape {list(ids.shape)}; allowed: [L] or [1, L], one text at a time"
+        )
     return [int(token) for token in ids.reshape(-1)]
 
 
@@ -208,19 +272,23 @@ def up_to_end(tokens: Sequence[int], end_tokens: Sequence[int]) -> list[int]:
     return list(tokens[: end + 1])
 
 
-def check_probabilities(whose: str, tokens: Sequence[int], probs: Sequence[float], laws: Sequence[Law]) -> None:
+def check_probabilities(
+    whose: str, tokens: Sequence[int], probs: Sequence[float], laws: Sequence[Law]
+) -> None:
     """UsageError unless every probability is what its law gives the token."""
     for place, (token, prob, law) in enumerate(zip(tokens, probs, laws, strict=True)):
         if abs(prob - float(law[token])) > 1e-6:
             raise UsageError(
-                f"{whose} probability {place} is {prob:.6g}, but its law gives token {token} {float(law[token]):.6g}; "
+                f"{whose} probability {place} is {prob:.6g}, but its law gives token "
+                f"{token} {float(law[token]):.6g}; "
                 "both must come from one and the same pass"
             )
 
 
 def default_pair() -> tuple[str | None, str]:
-    """Names of a draft model and a target: the first of `PAIRS` that this machine has, as folders, as GGUF files in the folder
-    of models or downloaded from a hub; else the first that the hub has; else no draft model and the default target, pulled."""
+    """Names of a draft model and a target: the first of `PAIRS` that this machine has, as folders,
+    as GGUF files in the folder of models or downloaded from a hub; else the first that the hub has;
+    else no draft model and the default target, pulled."""
     for pair in PAIRS:
         if all(map(is_here, pair)):
             return pair

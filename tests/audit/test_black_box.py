@@ -1,4 +1,5 @@
-"""Texts of engines, scored by a local copy: exact ones pass, faulty ones do not, rounding is no fault."""
+"""Texts of engines, scored by a local copy: exact ones pass, faulty ones do not, rounding is no
+fault."""
 
 from __future__ import annotations
 
@@ -26,12 +27,17 @@ CHAIN = thousand_tokens()
 
 
 def models():
-    return (TableModel(lambda prefix, law=law: law(prefix), vocab_size=1000) for law in (CHAIN.target, CHAIN.draft))
+    return (
+        TableModel(lambda prefix, law=law: law(prefix), vocab_size=1000)
+        for law in (CHAIN.target, CHAIN.draft)
+    )
 
 
 def played(engine: Engine, chain=CHAIN, tokens: int = 50) -> CallableEngine:
     """The engine as a callable; every text has a generator of its own."""
-    return CallableEngine(lambda prompt, seed: engine.stream(chain, tokens, np.random.default_rng(seed))[1:], "toy")
+    return CallableEngine(
+        lambda prompt, seed: engine.stream(chain, tokens, np.random.default_rng(seed))[1:], "toy"
+    )
 
 
 def audited(engine, *, plan=PLAN, knows_draft=True, control=None, params=PARAMS):
@@ -91,13 +97,19 @@ def test_without_a_draft_a_temperature_is_still_seen():
 
 def warmed(seed: int) -> list[int]:
     target, _ = models()
-    tempered = TableModel(lambda prefix: target.law(prefix) ** 0.7 / (target.law(prefix) ** 0.7).sum(), vocab_size=1000)
-    return list(SpeculativeDecoder(None, tempered).generate((0,), replace(PARAMS, seed=seed)).token_ids)
+    tempered = TableModel(
+        lambda prefix: target.law(prefix) ** 0.7 / (target.law(prefix) ** 0.7).sum(),
+        vocab_size=1000,
+    )
+    return list(
+        SpeculativeDecoder(None, tempered).generate((0,), replace(PARAMS, seed=seed)).token_ids
+    )
 
 
 def test_rounding_of_the_engine_is_its_plain_texts_rounding_and_no_fault_of_speculation():
-    """The engine's kernels shrink logits by an eighth and add noise to them, far more than bf16 does: without the control that
-    is a fault, with it none. Power without: above 0.999; level: 1e-3."""
+    """The engine's kernels shrink logits by an eighth and add noise to them, far more than bf16
+    does: without the control that is a fault, with it none. Power without: above 0.999; level:
+    1e-3."""
     rng = np.random.default_rng(5)
     rough = CHAIN.targets**0.875 * np.exp(0.1 * rng.normal(size=CHAIN.targets.shape))
     coarse = type(CHAIN)(rough / rough.sum(axis=1, keepdims=True), CHAIN.drafts)
@@ -115,8 +127,12 @@ def test_without_a_copy_texts_are_held_against_the_control():
     chain = three_tokens()
     plan = replace(PLAN, num_texts=200)
     plain, params = played(EXACT["match"], chain, 4), replace(PARAMS, max_tokens=4)
-    same = audit_black_box(played(EXACT["token"], chain, 4), [(0,)], params, control=plain, plan=plan)
-    other = audit_black_box(played(FAULTY["inverted ratio"], chain, 4), [(0,)], params, control=plain, plan=plan)
+    same = audit_black_box(
+        played(EXACT["token"], chain, 4), [(0,)], params, control=plain, plan=plan
+    )
+    other = audit_black_box(
+        played(FAULTY["inverted ratio"], chain, 4), [(0,)], params, control=plain, plan=plan
+    )
     assert same.verdict.outcome == "cannot tell" and same.verdict.detectable is None
     assert other.verdict.outcome == "not exact"
 
@@ -135,8 +151,12 @@ def test_an_interrupted_audit_goes_on_where_it_was(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         audited(CallableEngine(stops, "toy"), plan=plan)
     kept = (tmp_path / "kept" / "samples.jsonl").read_text()
-    (tmp_path / "kept" / "samples.jsonl").write_text(kept + '{"number": 4, "pro')  # a line that was cut off
-    resumed = audited(CallableEngine(stops, "toy"), plan=replace(plan, folder=Folder(tmp_path / "kept", asked)))
+    (tmp_path / "kept" / "samples.jsonl").write_text(
+        kept + '{"number": 4, "pro'
+    )  # a line that was cut off
+    resumed = audited(
+        CallableEngine(stops, "toy"), plan=replace(plan, folder=Folder(tmp_path / "kept", asked))
+    )
     assert calls == [0, 1, 2, 3, 4, 4, 5, 6, 7]
     whole = audited(played(EXACT["token"]), plan=replace(plan, folder=None))
     assert resumed.verdict == whole.verdict
@@ -151,7 +171,12 @@ def test_an_interrupted_audit_goes_on_where_it_was(tmp_path):
         (lambda prompt, seed: [], "is empty"),
         (lambda prompt, seed: "text", "no list of token ids"),
         (lambda prompt, seed: [1] * 51, "returned 51 tokens, and max_tokens is 50"),
-        (lambda prompt, seed: np.random.default_rng(seed).permutation(CHAIN.targets[0].argsort()[:50]), "does not run table"),
+        (
+            lambda prompt, seed: np.random.default_rng(seed).permutation(
+                CHAIN.targets[0].argsort()[:50]
+            ),
+            "does not run table",
+        ),
     ],
 )
 def test_texts_that_cannot_be_the_targets_are_refused_in_one_sentence(answer, sentence):
@@ -175,8 +200,12 @@ def residual_only_at_the_draft(draft, laws, chance):
         if not chance.bernoulli(min(1.0, p[token] / q[token]), Purpose.ACCEPT, node):
             left = p.copy()
             left[token] = max(p[token] - q[token], 0.0)
-            return Verdict(tuple(range(node)), int(chance.draw(left / left.sum(), Purpose.REPLACEMENT, 0)))
-    return Verdict(tuple(range(len(draft))), int(chance.draw(laws.row(len(draft) - 1), Purpose.REPLACEMENT, 0)))
+            return Verdict(
+                tuple(range(node)), int(chance.draw(left / left.sum(), Purpose.REPLACEMENT, 0))
+            )
+    return Verdict(
+        tuple(range(len(draft))), int(chance.draw(laws.row(len(draft) - 1), Purpose.REPLACEMENT, 0))
+    )
 
 
 PUBLIC_FAULTS = {
@@ -195,11 +224,14 @@ def test_faults_of_public_decoders_rebuilt_as_functions_are_caught(name):
 
 
 def test_serial_scores_are_bounded():
-    """Products of normal scores have a fourth moment of 9 and cost false alarms; these have 3.24, next to a normal's 3."""
+    """Products of normal scores have a fourth moment of 9 and cost false alarms; these have 3.24,
+    next to a normal's 3."""
     evidence = evidence_of(EXACT["token"], CHAIN, 2000, np.random.default_rng(0))
     serial = next(scores for name, scores, _ in evidence.scores() if name == "serial")
     assert len(serial) == 1999 and abs(serial).max() <= 3.0
-    assert np.mean(serial**4) == pytest.approx(3.24, abs=0.9)  # five standard errors of 2,000 products
+    assert np.mean(serial**4) == pytest.approx(
+        3.24, abs=0.9
+    )  # five standard errors of 2,000 products
 
 
 def test_a_function_that_raises_is_told_of_in_a_sentence():
@@ -209,14 +241,21 @@ def test_a_function_that_raises_is_told_of_in_a_sentence():
         raise ValueError("no model there")
 
     params = SamplingParams(max_tokens=4)
-    with pytest.raises(UsageError, match="raised ValueError on a prompt of 1 tokens: no model there"):
+    with pytest.raises(
+        UsageError, match="raised ValueError on a prompt of 1 tokens: no model there"
+    ):
         CallableEngine(boom, "boom").sample((0,), params, 0)
 
 
 def test_prompts_may_be_lists():
     target = TableModel([[0.5, 0.5]] * 2)
     params = SamplingParams(max_tokens=4)
-    engine = CallableEngine(lambda prompt, seed: [(seed + place) % 2 for place in range(4)], "alternating")
+    engine = CallableEngine(
+        lambda prompt, seed: [(seed + place) % 2 for place in range(4)], "alternating"
+    )
     copy, plan = LocalCopy(target, params), Plan(num_texts=4)
     listed = audit_black_box(engine, [[0], [1]], params, copy=copy, plan=plan)
-    assert listed.verdict == audit_black_box(engine, [(0,), (1,)], params, copy=copy, plan=plan).verdict
+    assert (
+        listed.verdict
+        == audit_black_box(engine, [(0,), (1,)], params, copy=copy, plan=plan).verdict
+    )

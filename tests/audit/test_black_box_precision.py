@@ -1,4 +1,5 @@
-"""Rounding of real passes is no fault: bf16, a quantised target, passes over several tokens; scored in float64."""
+"""Rounding of real passes is no fault: bf16, a quantised target, passes over several tokens; scored
+in float64."""
 
 from __future__ import annotations
 
@@ -31,18 +32,31 @@ def quantised(bits: int = 5):
 
 def engine(model, *, drafts: bool) -> CallableEngine:
     draft = HFModel(llama(seed=1, num_hidden_layers=1)) if drafts else None
-    decoder = SpeculativeDecoder(draft, HFModel(model), speculative_config={"num_speculative_tokens": 4} if drafts else None)
+    decoder = SpeculativeDecoder(
+        draft, HFModel(model), speculative_config={"num_speculative_tokens": 4} if drafts else None
+    )
     return CallableEngine(
-        lambda prompt, seed: decoder.generate(prompt, replace(PARAMS, seed=seed)).token_ids, "drafted" if drafts else "plain"
+        lambda prompt, seed: decoder.generate(prompt, replace(PARAMS, seed=seed)).token_ids,
+        "drafted" if drafts else "plain",
     )
 
 
-@pytest.mark.parametrize("made", [lambda: llama(torch.bfloat16), quantised], ids=["bf16", "quantised"])
+@pytest.mark.parametrize(
+    "made", [lambda: llama(torch.bfloat16), quantised], ids=["bf16", "quantised"]
+)
 def test_a_coarse_engine_is_exact_beside_its_own_plain_texts(made):
-    """384 tokens each; false alarm 1e-3. Its drafted passes are five tokens wide, its plain ones one."""
-    copy = LocalCopy(HFModel(llama(torch.float64)), PARAMS, HFModel(llama(seed=1, num_hidden_layers=1)))
+    """384 tokens each; false alarm 1e-3. Its drafted passes are five tokens wide, its plain ones
+    one."""
+    copy = LocalCopy(
+        HFModel(llama(torch.float64)), PARAMS, HFModel(llama(seed=1, num_hidden_layers=1))
+    )
     found = audit_black_box(
-        engine(made(), drafts=True), PROMPTS, PARAMS, copy=copy, control=engine(made(), drafts=False), plan=PLAN
+        engine(made(), drafts=True),
+        PROMPTS,
+        PARAMS,
+        copy=copy,
+        control=engine(made(), drafts=False),
+        plan=PLAN,
     )
     assert found.verdict.outcome == "exact"
     offset, half = found.rounding
@@ -51,6 +65,8 @@ def test_a_coarse_engine_is_exact_beside_its_own_plain_texts(made):
 
 def test_bf16_alone_is_too_small_a_fault_to_be_one():
     copy = LocalCopy(HFModel(llama(torch.float64)), PARAMS)
-    found = audit_black_box(engine(llama(torch.bfloat16), drafts=True), PROMPTS, PARAMS, copy=copy, plan=PLAN)
+    found = audit_black_box(
+        engine(llama(torch.bfloat16), drafts=True), PROMPTS, PARAMS, copy=copy, plan=PLAN
+    )
     assert found.verdict.outcome == "exact"
     assert any(note.startswith("no control") for note in found.notes)

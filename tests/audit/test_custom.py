@@ -30,7 +30,9 @@ def test_a_faulty_step_is_caught_with_the_context_and_the_way_there(step):
     wrong = document["first_wrong"]
     token = str(wrong["token"])
     assert wrong["loop_law"][token] > wrong["target_law"].get(token, 0.0)
-    assert sum(way["probability"] for way in wrong["ways"]) > 0 or step is step_functions.always_best
+    assert (
+        sum(way["probability"] for way in wrong["ways"]) > 0 or step is step_functions.always_best
+    )
 
 
 def test_the_context_named_is_the_first_and_its_laws_are_right():
@@ -50,7 +52,8 @@ def test_the_context_named_is_the_first_and_its_laws_are_right():
 
 
 def test_all_ways_to_the_token_that_comes_too_often_are_told():
-    """Without the residual a rejected token comes back: the draft's way is right by itself, the replacement's is not."""
+    """Without the residual a rejected token comes back: the draft's way is right by itself, the
+    replacement's is not."""
 
     def step(p, q, prefix, k, rng):
         token = step_functions.pick(q(prefix), rng)
@@ -60,7 +63,9 @@ def test_all_ways_to_the_token_that_comes_too_often_are_told():
 
     wrong = prove_subject(recognised("step", step)).document()["first_wrong"]
     assert wrong["context"] == [0, 1, 0] and wrong["token"] == 1
-    assert [way["probability"] for way in wrong["ways"]] == pytest.approx([0.5 * 0.6, 0.5 * 0.4 * 0.3])
+    assert [way["probability"] for way in wrong["ways"]] == pytest.approx(
+        [0.5 * 0.6, 0.5 * 0.4 * 0.3]
+    )
     assert sum(way["probability"] for way in wrong["ways"]) == pytest.approx(wrong["loop_law"]["1"])
 
 
@@ -75,9 +80,13 @@ def test_a_wrong_step_that_fails_later_is_still_called_wrong():
     assert document["verdict"] == "not exact" and document["cases"] == 3
 
 
-@pytest.mark.parametrize(("step", "said"), step_functions.REFUSED.items(), ids=lambda one: getattr(one, "__name__", ""))
+@pytest.mark.parametrize(
+    ("step", "said"), step_functions.REFUSED.items(), ids=lambda one: getattr(one, "__name__", "")
+)
 def test_what_cannot_be_followed_is_refused_in_a_sentence(step, said):
-    with pytest.raises(UsageError, match=said.replace("(", r"\(").replace(")", r"\)").replace("+", r"\+")):
+    with pytest.raises(
+        UsageError, match=said.replace("(", r"\(").replace(")", r"\)").replace("+", r"\+")
+    ):
         prove_subject(recognised(step.__name__, step))
 
 
@@ -96,7 +105,9 @@ def test_uniform_numbers_are_cut_where_they_are_compared():
         "twice": (lambda u: u < 0.5 and u < 0.2, 0.2),
     }
     for name, (question, expected) in asked.items():
-        found = sum(mass for mass, yes, _ in branches(lambda rng, q=question: bool(q(rng.random()))) if yes)
+        found = sum(
+            mass for mass, yes, _ in branches(lambda rng, q=question: bool(q(rng.random()))) if yes
+        )
         assert found == pytest.approx(expected, abs=1e-15), name
 
 
@@ -108,16 +119,22 @@ def test_the_generators_draws_have_their_laws():
         return masses
 
     assert law(lambda rng: int(rng.integers(2, 5))) == pytest.approx({2: 1 / 3, 3: 1 / 3, 4: 1 / 3})
-    assert law(lambda rng: tuple(rng.multinomial(1, [0.25, 0.75]))) == pytest.approx({(1, 0): 0.25, (0, 1): 0.75})
+    assert law(lambda rng: tuple(rng.multinomial(1, [0.25, 0.75]))) == pytest.approx(
+        {(1, 0): 0.25, (0, 1): 0.75}
+    )
     assert law(lambda rng: int(rng.binomial(2, 0.5))) == pytest.approx({0: 0.25, 1: 0.5, 2: 0.25})
-    without = law(lambda rng: tuple(int(x) for x in rng.choice(3, 2, replace=False, p=[0.5, 0.25, 0.25])))
+    without = law(
+        lambda rng: tuple(int(x) for x in rng.choice(3, 2, replace=False, p=[0.5, 0.25, 0.25]))
+    )
     assert without[0, 1] == pytest.approx(0.25) and without[1, 0] == pytest.approx(0.25 * 2 / 3)
     assert len(without) == 6 and sum(without.values()) == pytest.approx(1.0)
     assert law(lambda rng: str(rng.choice(["a", "b"]))) == pytest.approx({"a": 0.5, "b": 0.5})
     assert law(lambda rng: bool(rng.uniform(1.0, 3.0) < 1.5))[True] == pytest.approx(0.25)
 
 
-@pytest.mark.parametrize("name", ["speculative_step", "core.rules.token:Token", "core.rules.rrs:RecursiveRejection"])
+@pytest.mark.parametrize(
+    "name", ["speculative_step", "core.rules.token:Token", "core.rules.rrs:RecursiveRejection"]
+)
 def test_our_own_are_exact_by_this_door_too(name):
     place = f"draftproof.{name}" if ":" in name else f"draftproof:{name}"
     assert prove_subject(subject_named(place)).exact
@@ -131,7 +148,11 @@ def test_a_function_of_a_prefix_is_a_drafter(name):
 
 def test_a_rule_that_accepts_one_percent_too_often_is_caught_with_its_way():
     document = prove_subject(subject_named("step_functions:AcceptsTooOften")).document()
-    assert document["kind"] == "rule" and document["verdict"] == "not exact" and 1e-4 < document["max_tv"] < 0.1
+    assert (
+        document["kind"] == "rule"
+        and document["verdict"] == "not exact"
+        and 1e-4 < document["max_tv"] < 0.1
+    )
     said = [choice["said"] for choice in document["first_wrong"]["ways"][0]["choices"]]
     assert said[0].startswith("draft 0: token") and said[1] == "draft 0 is accepted"
 
@@ -158,6 +179,8 @@ def test_the_command_says_where_it_goes_wrong_and_exits_with_1(capsys):
     assert cli.run(["audit", "--exact", "step_functions:wrong_token", "--json"]) == 1
     *shown, line = capsys.readouterr().out.splitlines()
     document = json.loads(line)
-    assert document["subject"] == "step_functions:wrong_token" and document["cases"] == len(document["cells"])
+    assert document["subject"] == "step_functions:wrong_token" and document["cases"] == len(
+        document["cells"]
+    )
     assert any(text.startswith("It first goes wrong after the prompt [0, 1, 0]") for text in shown)
     assert cli.run(["audit", "--exact", "step_functions:token_rule"]) == 0

@@ -96,15 +96,24 @@ def test_text_without_ids_is_tokenised_again_only_where_that_gives_text_and_coun
         assert engine.ids_from == RETOKENISED
         with pytest.raises(UsageError, match="no tokenizer"):
             EndpointEngine(url).sample((1,), PARAMS, 0)
-    with server(completion("abc", 2)) as (url, _), pytest.raises(UsageError, match="counts 2 tokens where .* makes 3"):
+    with (
+        server(completion("abc", 2)) as (url, _),
+        pytest.raises(UsageError, match="counts 2 tokens where .* makes 3"),
+    ):
         EndpointEngine(url, tokenizer=Words()).sample((1,), PARAMS, 0)
-    with server(completion("aBc", 3)) as (url, _), pytest.raises(UsageError, match="does not give it back"):
+    with (
+        server(completion("aBc", 3)) as (url, _),
+        pytest.raises(UsageError, match="does not give it back"),
+    ):
         EndpointEngine(url, tokenizer=Words()).sample((1,), PARAMS, 0)
 
 
 def test_strings_are_sent_and_read_as_strings():
     with server(completion("xy", 1, token_ids=[7])) as (url, asked):
-        assert EndpointEngine(url, tokenizer=Characters()).sample((104, 105), PARAMS, 0) == (120, 121)
+        assert EndpointEngine(url, tokenizer=Characters()).sample((104, 105), PARAMS, 0) == (
+            120,
+            121,
+        )
     assert asked[0]["prompt"] == "hi"
 
 

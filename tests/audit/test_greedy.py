@@ -15,7 +15,8 @@ PARAMS = SamplingParams(temperature=0.0, max_tokens=24, ignore_eos=True)
 
 
 def table(gap: float) -> TableModel:
-    """Token 1's row gives 2 and 3 `gap` nats apart; every other row leads clearly, and both lead back to 1."""
+    """Token 1's row gives 2 and 3 `gap` nats apart; every other row leads clearly, and both lead
+    back to 1."""
     rows = np.full((5, 5), -8.0)
     for token, after in enumerate((1, 2, 1, 1, 0)):
         rows[token, after] = 4.0
@@ -44,7 +45,9 @@ def audited(target, change, params=PARAMS, prompt=(0, 1)):
     )
 
 
-@pytest.mark.parametrize("make", [llama, lambda: llama(dtype=torch.bfloat16)], ids=["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    "make", [llama, lambda: llama(dtype=torch.bfloat16)], ids=["float32", "bfloat16"]
+)
 def test_drafts_do_not_change_a_greedy_text(make):
     """A fault nowhere; in float32 not even a tie."""
     model = HFModel(make())
@@ -79,7 +82,11 @@ def test_a_wrong_token_two_nats_behind_is_a_fault():
     assert shown.difference.position == 0 and shown.one[0] == 2 and shown.other[0] == 3
     assert len(shown.one) == len(shown.other) == 16
     document = found.document()
-    assert document["verdict"] == "not exact" and document["faults"] == 1 and len(document["differences"]) == 1
+    assert (
+        document["verdict"] == "not exact"
+        and document["faults"] == 1
+        and len(document["differences"]) == 1
+    )
 
 
 def test_a_real_models_wrong_token_is_a_fault_in_half_precision_too():
@@ -99,5 +106,12 @@ def test_a_text_that_ends_early_is_a_fault():
 def test_where_plain_text_differs_from_itself_nothing_can_be_told():
     decoder = decoder_of(table(2.0))
     texts = iter([(2, 1, 2), (3, 1, 2)])
-    found = audit_greedy("engine", lambda ids, given: next(texts), lambda ids, given: (2, 1, 2), decoder, [(0, 1)], PARAMS)
+    found = audit_greedy(
+        "engine",
+        lambda ids, given: next(texts),
+        lambda ids, given: (2, 1, 2),
+        decoder,
+        [(0, 1)],
+        PARAMS,
+    )
     assert found.outcome == "cannot tell" and found.document()["control_differences"] == 1

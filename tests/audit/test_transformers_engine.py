@@ -37,22 +37,34 @@ def params(**changes):
     return SamplingParams(**{"max_tokens": 40, "seed": 5} | changes)
 
 
-@pytest.mark.parametrize("given", [{}, {"temperature": 0.7, "top_k": 30}, {"repetition_penalty": 1.3, "temperature": 0.5}])
+@pytest.mark.parametrize(
+    "given",
+    [{}, {"temperature": 0.7, "top_k": 30}, {"repetition_penalty": 1.3, "temperature": 0.5}],
+)
 def test_assisted_generation_is_exact(pair, given):
-    found = audit_white_box(TransformersEngine(*pair, 4), pair[0], PROMPTS, params(**given), level=LEVEL)
+    found = audit_white_box(
+        TransformersEngine(*pair, 4), pair[0], PROMPTS, params(**given), level=LEVEL
+    )
     assert found.verdict.outcome != "not exact", found.verdict
     battery = found.reading.battery
-    assert battery.num_tokens == 40 * len(PROMPTS) and battery.drafts.bets.n > 200 and battery.acceptance.accepted > 20
+    assert (
+        battery.num_tokens == 40 * len(PROMPTS)
+        and battery.drafts.bets.n > 200
+        and battery.acceptance.accepted > 20
+    )
 
 
 def test_prompt_lookup_is_exact(pair):
-    found = audit_white_box(TransformersEngine(pair[0], None, 3), pair[0], PROMPTS, params(temperature=0.4), level=LEVEL)
+    found = audit_white_box(
+        TransformersEngine(pair[0], None, 3), pair[0], PROMPTS, params(temperature=0.4), level=LEVEL
+    )
     assert found.verdict.outcome != "not exact", found.verdict
     assert found.claimed == "match" and found.reading.battery.acceptance.bets.n > 5
 
 
 def test_rounds_are_what_generate_did(pair):
-    """Contexts follow one another, drafts have their laws, and the user's models are left as they were."""
+    """Contexts follow one another, drafts have their laws, and the user's models are left as they
+    were."""
     target, draft = pair
     before = draft.module.generation_config.to_dict()
     rounds = list(TransformersEngine(target, draft, 4).rounds(PROMPTS[0], params()))
@@ -62,12 +74,15 @@ def test_rounds_are_what_generate_did(pair):
         assert len(seen.draft.laws) == len(seen.draft.tokens) <= 4
         context = (*context, *seen.tokens)
     assert len(context) == len(PROMPTS[0]) + 40
-    assert draft.module.generation_config.to_dict() == before and "generate" not in vars(draft.module)
+    assert draft.module.generation_config.to_dict() == before and "generate" not in vars(
+        draft.module
+    )
     assert not target.module._forward_pre_hooks
 
 
 def test_another_exact_rule_than_the_claimed_one_is_no_fault(pair):
-    """The same rounds, said to be sample and match: too many drafts are accepted for that, and `token` explains them."""
+    """The same rounds, said to be sample and match: too many drafts are accepted for that, and
+    `token` explains them."""
     engine = TransformersEngine(*pair, 4)
     engine.rule = RULES["match"]
     found = audit_white_box(engine, pair[0], PROMPTS, params(), level=LEVEL)

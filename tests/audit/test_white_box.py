@@ -1,7 +1,8 @@
-"""Recorded rounds of our own decoder: exact under every rule, and every planted fault seen and named.
+"""Recorded rounds of our own decoder: exact under every rule, and every planted fault seen and
+named.
 
-Sizes are fixed. At level 1e-6 over all tests a cell of exact rounds fails once in a million; a planted fault is so large at
-these sizes that missing it is less likely still.
+Sizes are fixed. At level 1e-6 over all tests a cell of exact rounds fails once in a million; a
+planted fault is so large at these sizes that missing it is less likely still.
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ def pair():
     logits = 1.5 * rng.normal(size=(STATES, VOCAB))
     target = [softmax(row) for row in logits]
     draft = [softmax(row) for row in logits + 0.9 * rng.normal(size=(STATES, VOCAB))]
-    models = [TableModel(lambda prefix, laws=laws: laws[prefix[-1] % STATES], vocab_size=VOCAB) for laws in (target, draft)]
+    models = [
+        TableModel(lambda prefix, laws=laws: laws[prefix[-1] % STATES], vocab_size=VOCAB)
+        for laws in (target, draft)
+    ]
     return models[0], models[1]
 
 
@@ -47,7 +51,10 @@ def narrow():
     logits = rng.normal(size=(12, 12))
     models = [
         TableModel(lambda prefix, laws=laws: laws[prefix[-1]], vocab_size=12)
-        for laws in ([softmax(row) for row in logits], [softmax(row) for row in logits + 0.5 * rng.normal(size=(12, 12))])
+        for laws in (
+            [softmax(row) for row in logits],
+            [softmax(row) for row in logits + 0.5 * rng.normal(size=(12, 12))],
+        )
     ]
     return models[0], models[1]
 
@@ -72,14 +79,18 @@ DRAFTING = [
 def test_our_rounds_are_exact_under_every_rule(pair, drafting):
     target, draft = pair
     length = {} if "tree" in drafting else {"num_speculative_tokens": 3}
-    decoder = SpeculativeDecoder(draft, target, speculative_config={"method": "draft_model", **drafting, **length})
+    decoder = SpeculativeDecoder(
+        draft, target, speculative_config={"method": "draft_model", **drafting, **length}
+    )
     found = audit_white_box(OurEngine(decoder), target, PROMPTS, params(), level=LEVEL)
     assert found.verdict.outcome in ("exact", "cannot tell")
     assert found.verdict.detectable < 0.35 and found.reading.battery.num_tokens == 50 * len(PROMPTS)
     assert found.reading.rule == drafting["rule"] and not found.notes
 
 
-@pytest.mark.parametrize("given", [{"top_k": 20}, {"temperature": 0.6, "top_p": 0.9}, {"repetition_penalty": 1.3}])
+@pytest.mark.parametrize(
+    "given", [{"top_k": 20}, {"temperature": 0.6, "top_p": 0.9}, {"repetition_penalty": 1.3}]
+)
 def test_parameters_are_part_of_the_target(pair, given):
     target, draft = pair
     config = {"method": "draft_model", "rule": "token", "num_speculative_tokens": 3}
@@ -90,20 +101,26 @@ def test_parameters_are_part_of_the_target(pair, given):
 
 def test_fixed_drafts_are_held_against_the_one_hot_law(narrow):
     target, _ = narrow
-    decoder = SpeculativeDecoder(None, target, speculative_config={"method": "ngram", "num_speculative_tokens": 4})
+    decoder = SpeculativeDecoder(
+        None, target, speculative_config={"method": "ngram", "num_speculative_tokens": 4}
+    )
     found = audit_white_box(OurEngine(decoder), target, PROMPTS, params(), level=LEVEL)
     assert found.verdict.outcome != "not exact" and found.reading.battery.acceptance.accepted > 20
 
 
 @pytest.mark.parametrize("rule", ["token", "block"])
 def test_rounding_is_measured_and_is_no_fault(rule):
-    """A model in bfloat16, whose passes over one and over several tokens differ by hundredths of a nat."""
+    """A model in bfloat16, whose passes over one and over several tokens differ by hundredths of a
+    nat."""
     target, draft = (
-        HFModel(llama(torch.bfloat16, vocab_size=300, seed=0, **layers)) for layers in ({}, {"num_hidden_layers": 1})
+        HFModel(llama(torch.bfloat16, vocab_size=300, seed=0, **layers))
+        for layers in ({}, {"num_hidden_layers": 1})
     )
     config = {"method": "draft_model", "rule": rule, "num_speculative_tokens": 3}
     decoder = SpeculativeDecoder(draft, target, speculative_config=config)
-    found = audit_white_box(OurEngine(decoder), target, PROMPTS[:8], params(max_tokens=30), level=LEVEL)
+    found = audit_white_box(
+        OurEngine(decoder), target, PROMPTS[:8], params(max_tokens=30), level=LEVEL
+    )
     assert found.rounding > 1e-3 and found.verdict.outcome != "not exact", found.verdict
 
 
@@ -116,7 +133,13 @@ def test_a_planted_fault_is_seen_and_named(name, pair, narrow):
     decoder = SpeculativeDecoder(draft, target, speculative_config=config)
     given = {"repetition_penalty": 3.0, "temperature": 1.0} if stale else {}
     few = name == "bonus at another temperature"
-    found = audit_white_box(PlantedEngine(decoder, fault), target, PROMPTS, params(**given), level=1e-3 if few else LEVEL)
+    found = audit_white_box(
+        PlantedEngine(decoder, fault),
+        target,
+        PROMPTS,
+        params(**given),
+        level=1e-3 if few else LEVEL,
+    )
     assert found.verdict.outcome == "not exact" and found.verdict.exit_code == 1
     assert found.verdict.cause == fault.cause
     assert found.verdict.example is not None
@@ -156,7 +179,9 @@ def test_a_missing_bonus_is_exact_and_told(pair):
         kept = seen.tokens[: len(seen.path)] if seen.final_origin == "bonus" else seen.tokens
         return RecordedRound(seen.prompt, seen.context, seen.draft, seen.path, kept, seen.cut)
 
-    found = audit_white_box(Recorded(decoder, without_bonus), target, PROMPTS, params(), level=LEVEL)
+    found = audit_white_box(
+        Recorded(decoder, without_bonus), target, PROMPTS, params(), level=LEVEL
+    )
     assert found.verdict.outcome != "not exact"
     assert "gave no bonus token: exact, but slower" in found.notes[0]
 
@@ -174,7 +199,9 @@ def test_greedy_text_and_plain_decoders_are_refused(pair):
         audit_white_box(OurEngine(decoder), target, PROMPTS, params(temperature=0.0))
     with pytest.raises(UsageError, match="drafts nothing"):
         OurEngine(SpeculativeDecoder(None, target, speculative_config={"method": "none"}))
-    typical = SpeculativeDecoder(draft, target, speculative_config={"method": "draft_model", "rule": "typical"})
+    typical = SpeculativeDecoder(
+        draft, target, speculative_config={"method": "draft_model", "rule": "typical"}
+    )
     with pytest.raises(UsageError, match="by design"):
         OurEngine(typical)
     with pytest.raises(UsageError, match="gave no rounds"):
@@ -183,6 +210,8 @@ def test_greedy_text_and_plain_decoders_are_refused(pair):
 
 def test_few_tokens_are_no_verdict(pair):
     target, draft = pair
-    decoder = SpeculativeDecoder(draft, target, speculative_config={"method": "draft_model", "rule": "token"})
+    decoder = SpeculativeDecoder(
+        draft, target, speculative_config={"method": "draft_model", "rule": "token"}
+    )
     found = audit_white_box(OurEngine(decoder), target, [[0, 1]], params(max_tokens=20))
     assert found.verdict.outcome == "cannot tell" and found.verdict.more_tokens > 100

@@ -1,4 +1,5 @@
-"""Arms on a tiny real model: ours and transformers' agree greedily, and acceptance by chance keeps the loop and its name."""
+"""Arms on a tiny real model: ours and transformers' agree greedily, and acceptance by chance keeps
+the loop and its name."""
 
 from __future__ import annotations
 
@@ -43,14 +44,21 @@ def draft() -> HFModel:
     return HFModel(llama(seed=1, num_hidden_layers=1), word_tokenizer())
 
 
-def test_greedy_text_is_one_in_all_arms_and_every_token_is_timed(target: HFModel, draft: HFModel) -> None:
+def test_greedy_text_is_one_in_all_arms_and_every_token_is_timed(
+    target: HFModel, draft: HFModel
+) -> None:
     decoder = SpeculativeDecoder(None, target, target.tokenizer)
     arms = [
         OurArm("plain", decoder.plain),
         HFArm("plain", target),
         HFArm("assisted", target, draft=draft, length=3),
         HFArm("lookup", target, length=3),
-        OurArm("ours", SpeculativeDecoder(draft, target, target.tokenizer, speculative_config={"num_speculative_tokens": 3})),
+        OurArm(
+            "ours",
+            SpeculativeDecoder(
+                draft, target, target.tokenizer, speculative_config={"num_speculative_tokens": 3}
+            ),
+        ),
     ]
     runs = [arm.run(IDS, GREEDY) for arm in arms]
     for run in runs:
@@ -79,10 +87,15 @@ def test_sampling_in_a_transformers_arm_repeats_with_its_seed(target: HFModel) -
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_synthetic_acceptance_has_the_rate_asked_for(target: HFModel, draft: HFModel, temperature: float) -> None:
-    """1200 tokens: the share accepted at the first position is within 0.08 of 0.6 with a false alarm below 1e-3 (binomial)."""
+def test_synthetic_acceptance_has_the_rate_asked_for(
+    target: HFModel, draft: HFModel, temperature: float
+) -> None:
+    """1200 tokens: the share accepted at the first position is within 0.08 of 0.6 with a false
+    alarm below 1e-3 (binomial)."""
     decoder = make_synthetic(
-        SpeculativeDecoder(draft, target, target.tokenizer, speculative_config={"num_speculative_tokens": 3}),
+        SpeculativeDecoder(
+            draft, target, target.tokenizer, speculative_config={"num_speculative_tokens": 3}
+        ),
         (0.6,),
         not temperature,
     )
@@ -97,10 +110,16 @@ def test_synthetic_acceptance_has_the_rate_asked_for(target: HFModel, draft: HFM
     assert isinstance(decoder.rule_for(GREEDY), SyntheticRule)
 
 
-@pytest.mark.parametrize(("rates", "accepted"), [((1.0,), 3), ((0.0,), 0), ((1.0, 0.0), 1), ((1.0, 1.0, 0.0), 2)])
-def test_synthetic_rates_by_position(target: HFModel, draft: HFModel, rates: tuple[float, ...], accepted: int) -> None:
+@pytest.mark.parametrize(
+    ("rates", "accepted"), [((1.0,), 3), ((0.0,), 0), ((1.0, 0.0), 1), ((1.0, 1.0, 0.0), 2)]
+)
+def test_synthetic_rates_by_position(
+    target: HFModel, draft: HFModel, rates: tuple[float, ...], accepted: int
+) -> None:
     config = {"num_speculative_tokens": 3}
-    decoder = make_synthetic(SpeculativeDecoder(draft, target, target.tokenizer, speculative_config=config), rates, True)
+    decoder = make_synthetic(
+        SpeculativeDecoder(draft, target, target.tokenizer, speculative_config=config), rates, True
+    )
     full = [r for r in decoder.generate(IDS, GREEDY).rounds if len(r.draft_tokens) == 3]
     assert {r.num_accepted_tokens for r in full} == {accepted}
 
@@ -174,16 +193,24 @@ def test_a_wrong_word_is_one_sentence(word: str, said: str) -> None:
 
 
 def test_a_tree_arm_is_measured_like_any_other(target: HFModel, draft: HFModel) -> None:
-    arms, decoder = build_arms([parse_spec("draft_model:2,2", "D")], target, lambda *name: draft, "D", None, True)
+    arms, decoder = build_arms(
+        [parse_spec("draft_model:2,2", "D")], target, lambda *name: draft, "D", None, True
+    )
     prompts = [Encoded(Item("x", "qa", "line"), IDS)]
-    result = document(measure(arms, prompts, GREEDY, calibrate=lambda: 1.0), decoder, {"dtype": "float32"})
+    result = document(
+        measure(arms, prompts, GREEDY, calibrate=lambda: 1.0), decoder, {"dtype": "float32"}
+    )
     tree = result["arms"][1]
-    assert tree["name"] == "draft_model tree 2,2" and tree["stats"]["num_draft_tokens"] > 2 * tree["stats"]["num_drafts"]
+    assert (
+        tree["name"] == "draft_model tree 2,2"
+        and tree["stats"]["num_draft_tokens"] > 2 * tree["stats"]["num_drafts"]
+    )
     assert result["differences"] == []
 
 
 class CutOff(Drafter, DraftSession):
-    """Drafts a ring's next token only where the model is sure of it, which is in one state of ten."""
+    """Drafts a ring's next token only where the model is sure of it, which is in one state of
+    ten."""
 
     name, selections, memories = "cut-off", frozenset({"fixed"}), ()
 
@@ -202,13 +229,19 @@ class CutOff(Drafter, DraftSession):
 
 
 BEST = np.array([0.95] + [0.5] * 9)
-SURE = np.stack([np.where(np.arange(10) == (i + 1) % 10, BEST[i], (1 - BEST[i]) / 9) for i in range(10)])
+SURE = np.stack(
+    [np.where(np.arange(10) == (i + 1) % 10, BEST[i], (1 - BEST[i]) / 9) for i in range(10)]
+)
 
 
 def test_a_cut_off_that_proposes_only_sure_tokens_shows_how_seldom_it_does() -> None:
-    """Acceptance near 1 beside few drafts: both must be in the statistics, and so must be that nearly nothing is gained."""
+    """Acceptance near 1 beside few drafts: both must be in the statistics, and so must be that
+    nearly nothing is gained."""
     target = TableModel(SURE)
-    arm = OurArm("cut-off", SpeculativeDecoder(CutOff(), target, speculative_config={"num_speculative_tokens": 1}))
+    arm = OurArm(
+        "cut-off",
+        SpeculativeDecoder(CutOff(), target, speculative_config={"num_speculative_tokens": 1}),
+    )
     run = arm.run((0,), SamplingParams(max_tokens=2000, seed=3, ignore_eos=True))
     stats = statistics(run.rounds, method=arm.method)
     assert stats.draft_acceptance_rate is not None and stats.draft_acceptance_rate > 0.9
@@ -235,23 +268,34 @@ def test_arms_of_one_name_are_told_apart_by_what_their_configurations_differ_in(
         *("draft_model k=4 model=one", "draft_model k=4 model=org/two"),
         *("ngram k=16 adaptive=survival", "ngram k=16", "suffix k=24"),
     ]
-    twice = told_apart([parse_spec(word, None) for word in ("ngram", '{"method": "ngram", "num_speculative_tokens": 10}')])
+    twice = told_apart(
+        [
+            parse_spec(word, None)
+            for word in ("ngram", '{"method": "ngram", "num_speculative_tokens": 10}')
+        ]
+    )
     with pytest.raises(UsageError, match="two arms are called 'ngram k=10'"):
         check_specs(twice, GREEDY, None)
 
 
 def test_an_arm_remembers_where_requests_share_a_store(target: HFModel) -> None:
     def remembers(config: dict[str, object]) -> bool:
-        return OurArm("a", SpeculativeDecoder(None, target, target.tokenizer, speculative_config=config)).remembers
+        return OurArm(
+            "a", SpeculativeDecoder(None, target, target.tokenizer, speculative_config=config)
+        ).remembers
 
     store = {"suffix_decoding_max_cached_requests": 9}
     assert remembers({"method": "suffix"} | store) and not remembers({"method": "suffix"})
-    assert remembers({"method": "auto", "adaptive": "fixed"} | store) and not remembers({"method": "ngram"})
+    assert remembers({"method": "auto", "adaptive": "fixed"} | store) and not remembers(
+        {"method": "ngram"}
+    )
 
 
 def test_weights_of_heads_are_in_the_provenance() -> None:
     head, other = Eagle(random_head("eagle")), Medusa(random_head("medusa"))
     several = Auto({"eagle": head, "medusa": other})
     hashes = model_hashes(TableModel([[1.0]]), {}, {"one": head, "both": several})
-    assert set(hashes) == {"target", "one", "both eagle", "both medusa"} and hashes["target"] is None
+    assert (
+        set(hashes) == {"target", "one", "both eagle", "both medusa"} and hashes["target"] is None
+    )
     assert hashes["one"] == hashes["both eagle"] != hashes["both medusa"]

@@ -1,4 +1,5 @@
-"""benchmarks/rules_scoring.py: its expectations are the enumerator's, and its coupled chances those of shared noise."""
+"""benchmarks/rules_scoring.py: its expectations are the enumerator's, and its coupled chances those
+of shared noise."""
 
 from __future__ import annotations
 
@@ -58,7 +59,8 @@ def law_after(seed):
 
 
 def drafted(shape, selection, rng, draft):
-    """A draft of this shape, drawn as `selection` says (any draft will do: expectations are given the draft)."""
+    """A draft of this shape, drawn as `selection` says (any draft will do: expectations are given
+    the draft)."""
     tokens, parents, laws = [], [], {}
     places = {ROOT: ()}
     for parent, children in shape.children.items():
@@ -67,7 +69,9 @@ def drafted(shape, selection, rng, draft):
         likely = [int(token) for token in np.argsort(-law)]
         for place, child in enumerate(children):
             taken = tokens[len(tokens) - place :]
-            fixed = selection == "fixed" or (selection == "top_k_plus_one" and place < len(children) - 1)
+            fixed = selection == "fixed" or (
+                selection == "top_k_plus_one" and place < len(children) - 1
+            )
             left = law if selection == "iid" else without(law, taken)
             tokens.append(likely[place] if fixed else int(rng.choice(VOCAB, p=left / left.sum())))
             parents.append(parent)
@@ -86,19 +90,29 @@ def test_expectations_are_the_enumerators(rule, selection, shape):
     for _ in range(2):
         held = drafted(TREES[shape], selection, rng, draft)
         found = expected_tokens(rule, held, Held(held, target))
-        ways = outcomes(lambda chance, held=held: RULES[rule].verify(held, Rows(held, target), chance), 5)
-        assert found == pytest.approx(sum(o.probability * (len(v.path) + 1) for o, v in ways), abs=1e-12)
+        ways = outcomes(
+            lambda chance, held=held: RULES[rule].verify(held, Rows(held, target), chance), 5
+        )
+        assert found == pytest.approx(
+            sum(o.probability * (len(v.path) + 1) for o, v in ways), abs=1e-12
+        )
 
 
-@pytest.mark.parametrize("rule", sorted({rule for rule, _ in CHAIN_RULES} - {"gumbel"} | {"typical"}))
+@pytest.mark.parametrize(
+    "rule", sorted({rule for rule, _ in CHAIN_RULES} - {"gumbel"} | {"typical"})
+)
 def test_expectations_of_chains_are_the_enumerators(rule):
     rng = np.random.default_rng(1)
     target, draft = law_after(1), law_after(2)
     for _ in range(5):
         held = drafted(TreeShape.chain(4), "iid", rng, draft)
         found = expected_tokens(rule, held, Held(held, target))
-        ways = outcomes(lambda chance, held=held: RULES[rule].verify(held, Rows(held, target), chance), 5)
-        assert found == pytest.approx(sum(o.probability * (len(v.path) + 1) for o, v in ways), abs=1e-12)
+        ways = outcomes(
+            lambda chance, held=held: RULES[rule].verify(held, Rows(held, target), chance), 5
+        )
+        assert found == pytest.approx(
+            sum(o.probability * (len(v.path) + 1) for o, v in ways), abs=1e-12
+        )
 
 
 def test_in_the_mean_over_drafts_the_ceiling_is_above_block_and_block_above_token():
@@ -124,7 +138,8 @@ def test_a_coupled_draft_is_picked_as_often_as_the_formula_says():
 
 
 def test_coupled_siblings_are_picked_as_often_as_by_shared_noise():
-    """100,000 races of a fixed seed against the conditional chances; both means leave 4.5 standard errors with 7e-6."""
+    """100,000 races of a fixed seed against the conditional chances; both means leave 4.5 standard
+    errors with 7e-6."""
     rng = np.random.default_rng(4)
     p, q = rng.dirichlet(np.full(VOCAB, 0.6)), rng.dirichlet(np.full(VOCAB, 0.6))
     noise = rng.exponential(size=(100_000, VOCAB))
@@ -134,6 +149,9 @@ def test_coupled_siblings_are_picked_as_often_as_by_shared_noise():
         chances, error = coupled_chances(p, q, [first, second], rng.exponential(size=(4_000, 2)))
         for token, chance in zip((first, second), chances, strict=True):
             seen = (picks[these] == token).mean()
-            assert abs(seen - chance) <= 4.5 * np.hypot((chance * (1 - chance) / these.sum()) ** 0.5, error) + 1e-9
+            assert (
+                abs(seen - chance)
+                <= 4.5 * np.hypot((chance * (1 - chance) / these.sum()) ** 0.5, error) + 1e-9
+            )
     alone, error = coupled_chances(p, q, [2], rng.exponential(size=(4_000, 1)))
     assert abs(alone[0] - coupled_chance(p, q, 2)) <= 4.5 * error

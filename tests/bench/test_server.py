@@ -1,4 +1,5 @@
-"""Chunks of several tokens, counted and timed rightly, against a real server on loopback with a clock of the test's own."""
+"""Chunks of several tokens, counted and timed rightly, against a real server on loopback with a
+clock of the test's own."""
 
 from __future__ import annotations
 
@@ -43,7 +44,9 @@ def serve() -> Iterator[Any]:
 
             def do_POST(self) -> None:
                 bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-                stream = b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events)
+                stream = b"".join(
+                    b"data: " + json.dumps(event).encode() + b"\n\n" for event in events
+                )
                 self._send(status, stream + b"data: [DONE]\n\n")
 
             def _send(self, code: int, data: bytes) -> None:
@@ -73,14 +76,19 @@ def event(tokens: int, text: str = "abcd") -> dict[str, Any]:
 
 
 def test_four_tokens_every_40_ms(serve: Any) -> None:
-    """One time stamp a chunk with several tokens in it: 10 ms a token, 100 tokens a second, a peak not below the average."""
+    """One time stamp a chunk with several tokens in it: 10 ms a token, 100 tokens a second, a peak
+    not below the average."""
     url, bodies = serve([event(4)] * 25)
     run = ServerArm(url, clock=Ticking(0.040)).run((1, 2, 3), PARAMS)
     assert run.num_tokens == 100 and len(run.chunks) == 25
     assert run.first_token_seconds == pytest.approx(0.040)
     assert run.seconds_per_token == pytest.approx(0.010)
     assert run.peak_tokens_per_second == pytest.approx(100)
-    assert bodies[0]["prompt"] == [1, 2, 3] and bodies[0]["model"] == "tiny" and bodies[0]["max_tokens"] == 100
+    assert (
+        bodies[0]["prompt"] == [1, 2, 3]
+        and bodies[0]["model"] == "tiny"
+        and bodies[0]["max_tokens"] == 100
+    )
     assert bodies[0]["seed"] == 3 and bodies[0]["temperature"] == 0
 
 
@@ -130,7 +138,8 @@ def test_what_goes_wrong_is_one_sentence(serve: Any) -> None:
 
 
 def test_a_seed_of_0_is_sent(serve: Any) -> None:
-    """The default seed: left out, the first prompt of every bench was drawn from a seed of the server's own."""
+    """The default seed: left out, the first prompt of every bench was drawn from a seed of the
+    server's own."""
     url, bodies = serve([event(1)])
     ServerArm(url).run((1,), SamplingParams(temperature=1.0, seed=0))
     assert bodies[0]["seed"] == 0 and "min_tokens" not in bodies[0] and "stop" not in bodies[0]

@@ -34,13 +34,22 @@ def chat(first: str, *later: str) -> Item:
 def test_a_turn_stands_behind_the_answer_to_the_one_before(target: HFModel) -> None:
     prompts = asked(target, chat("w1 w2", "w3", "w4"), chat("w5"))
     found = with_later_turns(prompts, target, GREEDY)
-    assert [p.item.where for p in found] == ["f line 1", "f line 1, next turn", "f line 1, next turn, next turn", "f line 1"]
-    answer = PlainDecoder(target, target.tokenizer).generate(list(prompts[0].ids), SamplingParams(temperature=0, max_tokens=6))
+    assert [p.item.where for p in found] == [
+        "f line 1",
+        "f line 1, next turn",
+        "f line 1, next turn, next turn",
+        "f line 1",
+    ]
+    answer = PlainDecoder(target, target.tokenizer).generate(
+        list(prompts[0].ids), SamplingParams(temperature=0, max_tokens=6)
+    )
     messages = found[1].item.prompt
     assert [m["role"] for m in messages] == ["user", "assistant", "user"]  # type: ignore[index]
     assert messages[1]["content"] == answer.text and messages[2]["content"] == "w3"  # type: ignore[index]
     assert found[1].item.workload == "writing" and not found[2].item.later
-    assert found[1].ids[: len(prompts[0].ids)] == prompts[0].ids and len(found[2].ids) > len(found[1].ids)
+    assert found[1].ids[: len(prompts[0].ids)] == prompts[0].ids and len(found[2].ids) > len(
+        found[1].ids
+    )
 
 
 def test_a_turn_that_no_longer_fits_names_its_line(target: HFModel) -> None:

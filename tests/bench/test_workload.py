@@ -22,22 +22,40 @@ def written(tmp_path: Path, text: str, name: str = "prompts.jsonl") -> Path:
 def test_json_lines_of_every_form(tmp_path: Path) -> None:
     lines: list[dict[str, Any]] = [
         {"prompt": "one", "source": "seed"},
-        {"messages": [{"role": "system", "content": "be brief"}, {"role": "user", "content": "two"}], "answer": "w1 w2"},
+        {
+            "messages": [
+                {"role": "system", "content": "be brief"},
+                {"role": "user", "content": "two"},
+            ],
+            "answer": "w1 w2",
+        },
         {"question_id": 7, "category": "qa", "turns": ["three", "and then?"]},
     ]
     items = read_items(written(tmp_path, "\n".join(map(json.dumps, lines)) + "\n\n"))
     assert [item.workload for item in items] == ["seed", "prompts", "qa"]
     assert items[0].prompt == [{"role": "user", "content": "one"}]
-    assert items[1].prompt[0] == {"role": "system", "content": "be brief"} and items[1].answer == "w1 w2"
-    assert items[2].prompt == [{"role": "user", "content": "three"}] and items[2].where.endswith("line 3")
+    assert (
+        items[1].prompt[0] == {"role": "system", "content": "be brief"}
+        and items[1].answer == "w1 w2"
+    )
+    assert items[2].prompt == [{"role": "user", "content": "three"}] and items[2].where.endswith(
+        "line 3"
+    )
     assert items[2].later == ("and then?",) and items[0].later == ()
 
 
 def test_a_line_separator_inside_a_string_ends_no_line(tmp_path: Path) -> None:
-    """U+2028, U+2029 and U+0085 may stand unescaped in JSON; a mark of byte order before the first line is no part of it."""
-    lines = [json.dumps({"prompt": f"one{mark}two"}, ensure_ascii=False) for mark in "\u2028\u2029\x85"]
+    """U+2028, U+2029 and U+0085 may stand unescaped in JSON; a mark of byte order before the first
+    line is no part of it."""
+    lines = [
+        json.dumps({"prompt": f"one{mark}two"}, ensure_ascii=False) for mark in "\u2028\u2029\x85"
+    ]
     items = read_items(written(tmp_path, "\ufeff" + "\n".join(lines)))
-    assert [item.prompt[0]["content"] for item in items] == ["one\u2028two", "one\u2029two", "one\x85two"]  # type: ignore[index]
+    assert [item.prompt[0]["content"] for item in items] == [
+        "one\u2028two",
+        "one\u2029two",
+        "one\x85two",
+    ]  # type: ignore[index]
 
 
 def test_text_is_one_prompt_or_as_many_as_separators_make(tmp_path: Path) -> None:
@@ -85,7 +103,10 @@ def test_a_missing_or_binary_file(tmp_path: Path) -> None:
 def test_a_prompt_longer_than_the_context_names_its_line(tmp_path: Path) -> None:
     lines = [{"prompt": "w1 w2"}, {"prompt": " ".join(["w3"] * 30)}]
     items = read_items(written(tmp_path, "\n".join(map(json.dumps, lines))))
-    with pytest.raises(UsageError, match=r"line 2: the prompt has 30 tokens and 8 are to follow; the context holds 32"):
+    with pytest.raises(
+        UsageError,
+        match=r"line 2: the prompt has 30 tokens and 8 are to follow; the context holds 32",
+    ):
         encode(items, word_tokenizer(), 64, 32, 8)
     assert [len(e.ids) for e in encode(items, word_tokenizer(), 64, 64, 8)] == [2, 30]
 

@@ -1,4 +1,5 @@
-"""A tiny random Llama and a byte-level tokenizer trained on the spot, saved as model folders: what the commands load."""
+"""A tiny random Llama and a byte-level tokenizer trained on the spot, saved as model folders: what
+the commands load."""
 
 from __future__ import annotations
 
@@ -28,17 +29,24 @@ def train_tokenizer(chat: bool = True) -> PreTrainedTokenizerFast:
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     inner.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=300, special_tokens=SPECIAL, initial_alphabet=alphabet, show_progress=False)
-    inner.train_from_iterator(
-        ["the cat sat on the mat and the dog sat on the cat", "for x in values: total = total + x"], trainer
+    trainer = trainers.BpeTrainer(
+        vocab_size=300, special_tokens=SPECIAL, initial_alphabet=alphabet, show_progress=False
     )
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, eos_token=SPECIAL[0], pad_token=SPECIAL[0])
+    inner.train_from_iterator(
+        ["the cat sat on the mat and the dog sat on the cat", "for x in values: total = total + x"],
+        trainer,
+    )
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=inner, eos_token=SPECIAL[0], pad_token=SPECIAL[0]
+    )
     if chat:
         tokenizer.chat_template = TEMPLATE
     return tokenizer
 
 
-def make_model(seed: int, tokenizer: PreTrainedTokenizerFast, layers: int = 2, **changes: Any) -> LlamaForCausalLM:
+def make_model(
+    seed: int, tokenizer: PreTrainedTokenizerFast, layers: int = 2, **changes: Any
+) -> LlamaForCausalLM:
     """Wide initial weights, so that the best token leads clearly."""
     torch.manual_seed(seed)
     shape: dict[str, Any] = dict(
@@ -81,13 +89,18 @@ def draft(tmp_path_factory: pytest.TempPathFactory, tokenizer: PreTrainedTokeniz
 
 @pytest.fixture(scope="session")
 def thinking(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The target's weights with a template that takes tools and a variable, and no system message."""
+    """The target's weights with a template that takes tools and a variable, and no system
+    message."""
     made = train_tokenizer()
     made.chat_template = (
-        "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
+        "{% if messages[0].role == 'system' %}{{ raise_exception('System role not "
+        "supported') }}{% endif %}"
         "{% if tools %}[{{ tools | map(attribute='function.name') | join }}]{% endif %}"
         + TEMPLATE
-        + "{% if add_generation_prompt and enable_thinking is defined and not enable_thinking %}(no){% endif %}"
+        + (
+            "{% if add_generation_prompt and enable_thinking is defined and not "
+            "enable_thinking %}(no){% endif %}"
+        )
     )
     return save(tmp_path_factory.mktemp("thinking"), make_model(0, made), made)
 
@@ -95,7 +108,9 @@ def thinking(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def tools(tmp_path: Path) -> Path:
     """A file for --tools."""
-    (tmp_path / "tools.json").write_text(json.dumps([{"type": "function", "function": {"name": "sit"}}]))
+    (tmp_path / "tools.json").write_text(
+        json.dumps([{"type": "function", "function": {"name": "sit"}}])
+    )
     return tmp_path / "tools.json"
 
 
@@ -105,7 +120,9 @@ def _no_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setenv("DRAFTPROOF_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("draftproof.cli.progress.QUIET_SECONDS", 600)  # a busy machine makes no line where one is expected
+    monkeypatch.setattr(
+        "draftproof.cli.progress.QUIET_SECONDS", 600
+    )  # a busy machine makes no line where one is expected
 
 
 @pytest.fixture
@@ -141,7 +158,8 @@ def document(capsys: pytest.CaptureFixture[str]) -> Callable[..., dict[str, Any]
 
 @pytest.fixture
 def few_cells(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three cells of rule `token` and one planted fault, seen in NumPy's numbers alone, for all that `audit` proves."""
+    """Three cells of rule `token` and one planted fault, seen in NumPy's numbers alone, for all
+    that `audit` proves."""
     few = table.covering(["token"])[:3]
     monkeypatch.setattr(table, "covering", lambda rules: few)
     for module, name in (
@@ -151,3 +169,14 @@ def few_cells(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, name, lambda rules: [])
     fault = next(mutant for mutant in tree_mutants.MUTANTS if mutant.name == "missing bonus")
     monkeypatch.setattr(tree_mutants, "MUTANTS", (fault,))
+
+
+@pytest.fixture
+def prompts(tmp_path: Path) -> Path:
+    lines = [
+        {"prompt": "the cat sat on the mat and the cat sat on the", "category": c}
+        for c in ("qa", "writing", "stem")
+    ]
+    file = tmp_path / "prompts.jsonl"
+    file.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    return file

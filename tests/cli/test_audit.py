@@ -45,9 +45,25 @@ def test_the_rounds_of_an_engine_are_tested(
 ) -> None:
     """240 tokens are too few for a verdict at the level asked, and enough at a coarser one."""
     prompts = tmp_path / "prompts.jsonl"
-    prompts.write_text("".join(json.dumps({"prompt": f"the cat sat on the mat {number}"}) + "\n" for number in range(6)))
-    models = ("--target", str(target), "--draft", str(draft), "--prompts", str(prompts), "--max-tokens", "40")
-    assert cli.run(["audit", "--white-box", "--engine", engine, *models, "--level", "1e-6", "--json"]) == 0
+    prompts.write_text(
+        "".join(
+            json.dumps({"prompt": f"the cat sat on the mat {number}"}) + "\n" for number in range(6)
+        )
+    )
+    models = (
+        "--target",
+        str(target),
+        "--draft",
+        str(draft),
+        "--prompts",
+        str(prompts),
+        "--max-tokens",
+        "40",
+    )
+    assert (
+        cli.run(["audit", "--white-box", "--engine", engine, *models, "--level", "1e-6", "--json"])
+        == 0
+    )
     *shown, line = capsys.readouterr().out.splitlines()
     document = json.loads(line)
     assert document["outcome"] in ("exact", "cannot tell") and document["tokens"] == 240
@@ -56,20 +72,38 @@ def test_the_rounds_of_an_engine_are_tested(
 
 
 @pytest.mark.parametrize("engine", ["ours", "transformers"])
-def test_greedy_texts_are_compared(engine: str, target: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_greedy_texts_are_compared(
+    engine: str, target: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     prompts = tmp_path / "prompts.txt"
-    prompts.write_text("the cat sat on the mat and the cat sat on\n---\nfor x in values: total = total + x")
-    given = ("--target", str(target), "--method", "ngram", "--prompts", str(prompts), "--max-tokens", "30")
+    prompts.write_text(
+        "the cat sat on the mat and the cat sat on\n---\nfor x in values: total = total + x"
+    )
+    given = (
+        "--target",
+        str(target),
+        "--method",
+        "ngram",
+        "--prompts",
+        str(prompts),
+        "--max-tokens",
+        "30",
+    )
     assert cli.run(["audit", "--greedy", "--engine", engine, *given]) == 0
     shown = capsys.readouterr().out.splitlines()
-    assert shown[0] == "plain against plain: 2 of 2 texts are the same" and shown[-1].startswith("exact: 0 of 2")
+    assert shown[0] == "plain against plain: 2 of 2 texts are the same" and shown[-1].startswith(
+        "exact: 0 of 2"
+    )
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
         (("--engine", "theirs"), "--engine 'theirs' is unknown; allowed: ours or transformers"),
-        (("--engine", "transformers", "--method", "suffix"), "--method suffix is not transformers'"),
+        (
+            ("--engine", "transformers", "--method", "suffix"),
+            "--method suffix is not transformers'",
+        ),
         (("--engine", "transformers", "--tree", "2,2"), "--tree is draftproof's own"),
         (("--engine", "transformers", "--method", "draft_model"), "needs a draft model"),
         (("--method", "none"), "--method none drafts nothing"),

@@ -1,4 +1,5 @@
-"""`audit --black-box` from the command line: verdict, exit code, what it keeps; and what it refuses before any work."""
+"""`audit --black-box` from the command line: verdict, exit code, what it keeps; and what it refuses
+before any work."""
 
 from __future__ import annotations
 
@@ -42,8 +43,28 @@ def engines(target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> st
 def test_an_exact_function_is_exact_and_what_it_showed_is_kept(engines, target, tmp_path, capsys):
     """False alarm: 1e-3 over the whole battery."""
     out = tmp_path / "kept"
-    command = ["audit", "--black-box", f"{engines}:plain", "--target", str(target), "--dtype", "float32", "--max-tokens", "32"]
-    command += ["--num-texts", "30", "--size", "0.2", "--workload", "chat", "--out", str(out), "--json"]
+    command = [
+        "audit",
+        "--black-box",
+        f"{engines}:plain",
+        "--target",
+        str(target),
+        "--dtype",
+        "float32",
+        "--max-tokens",
+        "32",
+    ]
+    command += [
+        "--num-texts",
+        "30",
+        "--size",
+        "0.2",
+        "--workload",
+        "chat",
+        "--out",
+        str(out),
+        "--json",
+    ]
     assert cli.run(command) == 0
     printed = capsys.readouterr().out
     document = json.loads(printed.splitlines()[-1])
@@ -57,9 +78,21 @@ def test_an_exact_function_is_exact_and_what_it_showed_is_kept(engines, target, 
     assert "holds an audit with params" in capsys.readouterr().err
 
 
-def test_a_function_at_another_temperature_is_not_exact_and_the_exit_code_says_so(engines, target, capsys):
+def test_a_function_at_another_temperature_is_not_exact_and_the_exit_code_says_so(
+    engines, target, capsys
+):
     """Power above 0.999."""
-    command = ["audit", "--black-box", f"{engines}:warm", "--target", str(target), "--max-tokens", "32", "--num-texts", "30"]
+    command = [
+        "audit",
+        "--black-box",
+        f"{engines}:warm",
+        "--target",
+        str(target),
+        "--max-tokens",
+        "32",
+        "--num-texts",
+        "30",
+    ]
     assert cli.run([*command, "--workload", "chat"]) == 1
     assert "Likely cause: temperature" in " ".join(capsys.readouterr().out.split())
 
@@ -69,8 +102,14 @@ def test_a_function_at_another_temperature_is_not_exact_and_the_exit_code_says_s
     [
         (("--black-box",), "audits one engine"),
         (("--black-box", "a:b", "--url", "http://x"), "audits one engine"),
-        (("--black-box", "--url", "http://127.0.0.1:9", "--without-copy"), "name the engine without speculation"),
-        (("--black-box", "--url", "x", "--without-copy", "--control", "y", "--target", "t"), "--target would be a local copy"),
+        (
+            ("--black-box", "--url", "http://127.0.0.1:9", "--without-copy"),
+            "name the engine without speculation",
+        ),
+        (
+            ("--black-box", "--url", "x", "--without-copy", "--control", "y", "--target", "t"),
+            "--target would be a local copy",
+        ),
         (("--black-box", "a:b", "--until-sure", "--num-texts", "3"), "leave one of them out"),
         (("--black-box", "a:b", "--temperature", "0"), "nothing to test"),
         (("--black-box", "a:b", "-k", "3"), "-k does nothing with --black-box"),
@@ -83,9 +122,22 @@ def test_what_contradicts_itself_is_refused_before_anything_is_loaded(
     assert said in refused("audit", *arguments)
 
 
-def test_a_server_that_is_down_no_function_and_foreign_ids_leave_nothing_behind(engines, target, tmp_path, refused):
+def test_a_server_that_is_down_no_function_and_foreign_ids_leave_nothing_behind(
+    engines, target, tmp_path, refused
+):
     out = tmp_path / "kept"
-    common = ["audit", "--black-box", "--target", target, "--max-tokens", "32", "--workload", "chat", "--out", out]
+    common = [
+        "audit",
+        "--black-box",
+        "--target",
+        target,
+        "--max-tokens",
+        "32",
+        "--workload",
+        "chat",
+        "--out",
+        out,
+    ]
     assert "cannot be reached" in refused(*common, "--url", "http://127.0.0.1:9")
     assert "there is no function" in refused(*common, f"{engines}:nothing")
     assert not out.exists()

@@ -21,7 +21,9 @@ def corpus(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("method", ["ngram_cache", "retrieval"])
-def test_a_store_is_built_and_drafted_from(document: Run, target: Path, corpus: Path, tmp_path: Path, method: str) -> None:
+def test_a_store_is_built_and_drafted_from(
+    document: Run, target: Path, corpus: Path, tmp_path: Path, method: str
+) -> None:
     store = tmp_path / "cats.store"
     told = document("build-store", corpus, "--method", method, "--target", target, "--out", store)
     assert (told["method"], told["documents"], told["bytes"]) == (method, 1, store.stat().st_size)
@@ -55,16 +57,31 @@ def test_a_damaged_store_is_refused_in_one_sentence(
     data[-1] ^= 1
     store.write_bytes(bytes(data))
     config = json.dumps({"method": "retrieval", "store": str(store)})
-    assert "checksum does not fit" in refused("generate", "the", "--target", target, "--speculative-config", config)
+    assert "checksum does not fit" in refused(
+        "generate", "the", "--target", target, "--speculative-config", config
+    )
 
 
-def test_what_cannot_be_built_is_refused(refused: Refused, target: Path, corpus: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_built_is_refused(
+    refused: Refused, target: Path, corpus: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "x.store"
     common = ("build-store", corpus, "--target", target, "--out")
-    assert "reads no store; allowed: ngram_cache, retrieval" in refused(*common, out, "--method", "suffix")
+    assert "reads no store; allowed: ngram_cache, retrieval" in refused(
+        *common, out, "--method", "suffix"
+    )
     assert "there is no folder" in refused(*common, tmp_path / "no" / "x", "--method", "retrieval")
     assert "it is a folder" in refused(*common, tmp_path, "--method", "retrieval")
-    missing = ("build-store", tmp_path / "nothing", "--target", target, "--out", out, "--method", "retrieval")
+    missing = (
+        "build-store",
+        tmp_path / "nothing",
+        "--target",
+        target,
+        "--out",
+        out,
+        "--method",
+        "retrieval",
+    )
     assert "there is no file or folder" in refused(*missing)
     assert not out.exists()
 
@@ -89,4 +106,6 @@ def test_methods_without_a_store_go_by_name(document: Run, target: Path, method:
 
 
 def test_retrieval_by_name_alone_says_what_it_needs(refused: Refused, target: Path) -> None:
-    assert 'needs "store"' in refused("generate", "the", "--target", target, "--method", "retrieval")
+    assert 'needs "store"' in refused(
+        "generate", "the", "--target", target, "--method", "retrieval"
+    )

@@ -19,7 +19,9 @@ def _quick(monkeypatch, tmp_path):
     monkeypatch.setenv("DRAFTPROOF_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(machine, "WIDTH", 16)
     monkeypatch.setattr(steps, "REPEATS", 1)
-    monkeypatch.setattr(machine, "dtype_speed", lambda device, tell: original(device, seconds=0.0, tell=tell))
+    monkeypatch.setattr(
+        machine, "dtype_speed", lambda device, tell: original(device, seconds=0.0, tell=tell)
+    )
     torch.set_num_threads(1)
 
 
@@ -50,7 +52,11 @@ def test_a_pair_that_fits(tmp_path, capsys):
     target, draft = folder(tmp_path, "t", mistral()), folder(tmp_path, "d", llama())
     found = document(capsys, target, "--draft", draft)
     assert found["target"]["layers"] == ["sliding window of 8"] * 2
-    assert found["target"]["trees"] and found["target"]["shares_passes"] and found["target"]["can_be_target"]
+    assert (
+        found["target"]["trees"]
+        and found["target"]["shares_passes"]
+        and found["target"]["can_be_target"]
+    )
     assert set(found["target"]["pass_seconds"]) == {"1", "5"}
     assert found["vocabularies"] == {"match": True, "why_not": None}
     rows = {row["method"]: row for row in found["methods"]}
@@ -80,7 +86,9 @@ def test_a_draft_that_cannot_be_loaded_leaves_the_targets_part(tmp_path, capsys)
 def test_the_folder_of_a_drafter_is_tried_with_every_method_that_takes_one(tmp_path, capsys):
     heads = tmp_path / "heads"
     heads.mkdir()
-    (heads / "config.json").write_text(json.dumps({"model_type": "medusa", "architectures": ["MedusaModel"]}))
+    (heads / "config.json").write_text(
+        json.dumps({"model_type": "medusa", "architectures": ["MedusaModel"]})
+    )
     found = document(capsys, folder(tmp_path, "t", llama()), "--draft", str(heads))
     assert "holds Medusa heads" in found["draft"]["error"]
     takers = [row for row in found["methods"] if METHODS[row["method"]].model == "folder"]

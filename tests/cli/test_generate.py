@@ -1,4 +1,5 @@
-"""`draftproof generate`: what is asked is what is done, seen in the text, the statistics and the JSON document."""
+"""`draftproof generate`: what is asked is what is done, seen in the text, the statistics and the
+JSON document."""
 
 from __future__ import annotations
 
@@ -22,7 +23,19 @@ Document = Callable[..., dict[str, Any]]
 
 
 def common(target: Path, *more: object) -> tuple[object, ...]:
-    return ("generate", PROMPT, "--target", target, "--dtype", "float32", "--temperature", 0, "--max-tokens", 24, *more)
+    return (
+        "generate",
+        PROMPT,
+        "--target",
+        target,
+        "--dtype",
+        "float32",
+        "--temperature",
+        0,
+        "--max-tokens",
+        24,
+        *more,
+    )
 
 
 def test_text_is_streamed_and_a_line_of_figures_goes_to_standard_error(
@@ -33,11 +46,20 @@ def test_text_is_streamed_and_a_line_of_figures_goes_to_standard_error(
     captured = capsys.readouterr()
     assert captured.out.rstrip("\n") == whole["text"].rstrip("\n")
     summary = captured.err.strip().splitlines()[-1]
-    for part in ("24 tokens (length)", "tok/s", "tokens a round", "drafts accepted", "method ngram", "seed"):
+    for part in (
+        "24 tokens (length)",
+        "tok/s",
+        "tokens a round",
+        "drafts accepted",
+        "method ngram",
+        "seed",
+    ):
         assert part in summary
 
 
-def test_the_document_says_what_was_asked_and_what_came_out(target: Path, document: Document) -> None:
+def test_the_document_says_what_was_asked_and_what_came_out(
+    target: Path, document: Document
+) -> None:
     got = document(*common(target, "--seed", 3, "--logprobs", 2))
     assert got["prompt"] == PROMPT
     assert len(got["token_ids"]) == len(got["origins"]) == len(got["logprobs"]) == 24
@@ -52,22 +74,32 @@ def test_the_document_says_what_was_asked_and_what_came_out(target: Path, docume
     assert provenance["threads"] >= 1 and provenance["torch"] and provenance["transformers"]
 
 
-@pytest.mark.parametrize("speculation", [(), ("--method", "none"), ("-k", 0), ("-k", 5), ("--rule", "token")])
+@pytest.mark.parametrize(
+    "speculation", [(), ("--method", "none"), ("-k", 0), ("-k", 5), ("--rule", "token")]
+)
 def test_greedy_text_is_the_targets_whatever_the_speculation(
-    target: Path, tokenizer: PreTrainedTokenizerFast, document: Document, speculation: tuple[object, ...]
+    target: Path,
+    tokenizer: PreTrainedTokenizerFast,
+    document: Document,
+    speculation: tuple[object, ...],
 ) -> None:
     module = AutoModelForCausalLM.from_pretrained(target)
-    text = tokenizer.apply_chat_template([{"role": "user", "content": PROMPT}], tokenize=False, add_generation_prompt=True)
+    text = tokenizer.apply_chat_template(
+        [{"role": "user", "content": PROMPT}], tokenize=False, add_generation_prompt=True
+    )
     inputs = tokenizer(text, add_special_tokens=False, return_tensors="pt")
     expected = module.generate(
-        input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], do_sample=False, max_new_tokens=24
+        input_ids=inputs["input_ids"],
+        attention_mask=inputs["attention_mask"],
+        do_sample=False,
+        max_new_tokens=24,
     )
     got = document(*common(target, *speculation))
     assert got["token_ids"] == expected[0, inputs["input_ids"].shape[1] :].tolist()
 
 
-# A flag that is parsed must reach the run (a public report tells of drafter flags that were dropped, so that plain decoding
-# was measured as speculation).
+# A flag that is parsed must reach the run (a public report tells of drafter flags that were
+# dropped, so that plain decoding was measured as speculation).
 
 
 @pytest.mark.parametrize(
@@ -77,7 +109,13 @@ def test_greedy_text_is_the_targets_whatever_the_speculation(
         (("--method", "ngram"), "ngram"),
         (("--draft", "DRAFT"), "draft_model"),
         (("--method", "draft_model", "--draft", "DRAFT"), "draft_model"),
-        (("--speculative-config", '{"method": "ngram", "prompt_lookup_max": 2, "prompt_lookup_min": 1}'), "ngram"),
+        (
+            (
+                "--speculative-config",
+                '{"method": "ngram", "prompt_lookup_max": 2, "prompt_lookup_min": 1}',
+            ),
+            "ngram",
+        ),
         (("--speculative-config", '{"method": "draft_model", "model": "DRAFT"}'), "draft_model"),
     ],
 )
@@ -89,7 +127,9 @@ def test_every_drafter_that_is_asked_for_drafts(
     assert got["stats"]["num_draft_tokens"] > 0
 
 
-def test_the_draft_length_reaches_the_drafter(target: Path, draft: Path, document: Document, tmp_path: Path) -> None:
+def test_the_draft_length_reaches_the_drafter(
+    target: Path, draft: Path, document: Document, tmp_path: Path
+) -> None:
     for length in (1, 2, 6):
         path = tmp_path / f"{length}.jsonl"
         document(*common(target, "--draft", draft, "-k", length, "--record", path))
@@ -126,7 +166,11 @@ def test_every_sampling_flag_reaches_the_parameters(
     target: Path, document: Document, flag: str, value: object, field: str, kept: object
 ) -> None:
     base = {"--temperature": 0.8, "--max-tokens": 8}
-    flags = [part for name, given in (base | {flag: value}).items() for part in ((name,) if given is None else (name, given))]
+    flags = [
+        part
+        for name, given in (base | {flag: value}).items()
+        for part in ((name,) if given is None else (name, given))
+    ]
     got = document("generate", PROMPT, "--target", target, *flags)
     assert got["params"][field] == kept
     assert len(got["outputs"]) == (2 if field == "n" else 1)
@@ -134,7 +178,19 @@ def test_every_sampling_flag_reaches_the_parameters(
 
 def test_repeated_flags_add_up(target: Path, document: Document) -> None:
     got = document(
-        *common(target, "--stop", "a", "--stop", "b", "--stop-token-ids", 4, "--stop-token-ids", 5, "--bad-words", "x")
+        *common(
+            target,
+            "--stop",
+            "a",
+            "--stop",
+            "b",
+            "--stop-token-ids",
+            4,
+            "--stop-token-ids",
+            5,
+            "--bad-words",
+            "x",
+        )
     )
     assert (got["params"]["stop"], got["params"]["stop_token_ids"]) == (["a", "b"], [4, 5])
 
@@ -143,16 +199,23 @@ def test_without_sampling_flags_the_models_own_configuration_counts(
     target: Path, tokenizer: PreTrainedTokenizerFast, document: Document, tmp_path: Path
 ) -> None:
     module = AutoModelForCausalLM.from_pretrained(target)
-    module.generation_config.update(do_sample=True, temperature=0.6, top_k=9, min_length=30, begin_suppress_tokens=[5])
+    module.generation_config.update(
+        do_sample=True, temperature=0.6, top_k=9, min_length=30, begin_suppress_tokens=[5]
+    )
     module.save_pretrained(tmp_path / "sampling")
     tokenizer.save_pretrained(tmp_path / "sampling")
     got = document("generate", PROMPT, "--target", tmp_path / "sampling", "--max-tokens", 20)
     assert (got["params"]["temperature"], got["params"]["top_k"]) == (0.6, 9)
     assert got["params"]["min_tokens"] == 30 - len(got["prompt_token_ids"])
-    assert document("generate", PROMPT, "--target", target, "--max-tokens", 4)["params"]["temperature"] == 0
+    assert (
+        document("generate", PROMPT, "--target", target, "--max-tokens", 4)["params"]["temperature"]
+        == 0
+    )
 
 
-def test_the_same_seed_gives_the_same_text_and_a_fresh_one_is_reported(target: Path, document: Document) -> None:
+def test_the_same_seed_gives_the_same_text_and_a_fresh_one_is_reported(
+    target: Path, document: Document
+) -> None:
     sampling = ("generate", PROMPT, "--target", target, "--temperature", 2, "--max-tokens", 24)
     first = document(*sampling)
     seed = first["provenance"]["seed"]
@@ -173,7 +236,9 @@ def test_the_prompt_comes_from_the_argument_a_file_or_standard_input(
         assert document("generate", *argument, *rest)["prompt_token_ids"] == ids
 
 
-def test_chat_template_system_message_and_raw(target: Path, tokenizer: PreTrainedTokenizerFast, document: Document) -> None:
+def test_chat_template_system_message_and_raw(
+    target: Path, tokenizer: PreTrainedTokenizerFast, document: Document
+) -> None:
     rest = ("--target", target, "--max-tokens", 2)
     chat = document("generate", "hi", *rest)["prompt_token_ids"]
     assert tokenizer.decode(chat) == "<|user|>hi<|end|><|assistant|>"
@@ -194,7 +259,20 @@ def test_rounds_are_recorded(target: Path, document: Document, tmp_path: Path) -
 
 
 def test_several_samples_are_told_apart(target: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    flags = ("generate", PROMPT, "--target", target, "--temperature", 1, "--max-tokens", 6, "--n", 3, "--seed", 1)
+    flags = (
+        "generate",
+        PROMPT,
+        "--target",
+        target,
+        "--temperature",
+        1,
+        "--max-tokens",
+        6,
+        "--n",
+        3,
+        "--seed",
+        1,
+    )
     assert cli.run([str(flag) for flag in flags]) == 0
     captured = capsys.readouterr()
     assert [captured.out.count(f"[sample {number}]") for number in (1, 2, 3)] == [0, 1, 1]
@@ -215,7 +293,10 @@ def test_show_marks_every_origin_and_says_what_the_marks_mean(
 
 
 def test_show_colours_on_a_terminal(
-    target: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, document: Document
+    target: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    document: Document,
 ) -> None:
     whole = document(*common(target))["text"]
     monkeypatch.setenv("FORCE_COLOR", "1")
@@ -240,11 +321,28 @@ def test_threads_are_set(target: Path, document: Document) -> None:
 
 
 def test_the_command_and_the_library_give_the_same_tokens(target: Path, document: Document) -> None:
-    got = document("generate", PROMPT, "--raw", "--target", target, "--temperature", 1, "--seed", 9, "--max-tokens", 20)
-    decoder = SpeculativeDecoder.from_pretrained(str(target), speculative_config={"method": "ngram"})
+    got = document(
+        "generate",
+        PROMPT,
+        "--raw",
+        "--target",
+        target,
+        "--temperature",
+        1,
+        "--seed",
+        9,
+        "--max-tokens",
+        20,
+    )
+    decoder = SpeculativeDecoder.from_pretrained(
+        str(target), speculative_config={"method": "ngram"}
+    )
     result = decoder.generate(PROMPT, SamplingParams(temperature=1, seed=9, max_tokens=20))
     assert got["token_ids"] == list(result.token_ids)
-    assert json.loads(json.dumps(result.stats.as_dict()))["num_draft_tokens"] == got["stats"]["num_draft_tokens"]
+    assert (
+        json.loads(json.dumps(result.stats.as_dict()))["num_draft_tokens"]
+        == got["stats"]["num_draft_tokens"]
+    )
 
 
 @pytest.mark.parametrize("verb", ["generate", "pull"])
@@ -258,7 +356,9 @@ def test_help_loads_no_model_library(verb: str) -> None:
     assert done.stdout.splitlines()[-1] == "0 []"
 
 
-def test_the_templates_options_are_flags(document: Callable[..., dict[str, Any]], thinking: Path, tools: Path) -> None:
+def test_the_templates_options_are_flags(
+    document: Callable[..., dict[str, Any]], thinking: Path, tools: Path
+) -> None:
     words = AutoTokenizer.from_pretrained(thinking)
     asked = ("generate", "the cat", "--target", thinking, "--temperature", 0, "--max-tokens", 3)
     flags = ("--tools", tools, "--chat-template-kwargs", '{"enable_thinking": false}')

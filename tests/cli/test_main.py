@@ -1,4 +1,5 @@
-"""The command line's frame: verbs load when chosen, and every expected failure is one sentence and the right exit code."""
+"""The command line's frame: verbs load when chosen, and every expected failure is one sentence and
+the right exit code."""
 
 from __future__ import annotations
 
@@ -60,7 +61,9 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"]])
-def test_help_lists_every_available_verb_with_its_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_lists_every_available_verb_with_its_line(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.run(arguments) == 0
     words = " ".join(capsys.readouterr().out.replace("│", " ").split())
     assert "Usage: draftproof" in words
@@ -113,14 +116,21 @@ def test_wrong_usage_is_one_sentence_and_exit_code_2(
 
 
 @pytest.mark.usefixtures("probe_verb")
-def test_an_unknown_verb_far_from_all_others_names_them_all(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_verb_far_from_all_others_names_them_all(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert cli.run(["xylophone"]) == 2
     verbs = ", ".join(cli.available_verbs())
-    assert capsys.readouterr().err == f"draftproof: there is no verb 'xylophone'; the verbs are {verbs}\n"
+    assert (
+        capsys.readouterr().err
+        == f"draftproof: there is no verb 'xylophone'; the verbs are {verbs}\n"
+    )
 
 
 @pytest.mark.usefixtures("probe_verb")
-def test_a_negative_verdict_and_an_interrupt_have_their_codes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_negative_verdict_and_an_interrupt_have_their_codes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert cli.run(["probe", "negative"]) == 1
     assert cli.run(["probe", "interrupt"]) == 130
     assert capsys.readouterr().err == ""
@@ -142,7 +152,11 @@ def test_a_closed_pipe_is_quiet() -> None:
     read, write = os.pipe()
     os.close(read)
     finished = subprocess.run(
-        [sys.executable, "-m", "draftproof", "--help"], stdout=write, stderr=subprocess.PIPE, text=True, check=False
+        [sys.executable, "-m", "draftproof", "--help"],
+        stdout=write,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
     )
     os.close(write)
     assert (finished.returncode, finished.stderr) == (141, "")

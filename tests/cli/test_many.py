@@ -1,4 +1,5 @@
-"""`generate --file prompts.jsonl --out results.jsonl`: checked first, written as it goes, resumed when interrupted."""
+"""`generate --file prompts.jsonl --out results.jsonl`: checked first, written as it goes, resumed
+when interrupted."""
 
 from __future__ import annotations
 
@@ -38,11 +39,17 @@ def results(path: Path) -> dict[int, dict[str, Any]]:
 
 def command(target: Path, prompts: Path, out: Path, *more: object) -> list[str]:
     settings = ("--dtype", "float32", "--temperature", 0, "--max-tokens", 12, "--batch-size", 2)
-    return [str(a) for a in ("generate", "--target", target, "--file", prompts, "--out", out, *settings, *more)]
+    return [
+        str(a)
+        for a in ("generate", "--target", target, "--file", prompts, "--out", out, *settings, *more)
+    ]
 
 
 def test_every_line_has_the_result_it_has_alone(
-    target: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], document: Callable[..., dict[str, Any]]
+    target: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    document: Callable[..., dict[str, Any]],
 ) -> None:
     prompts, out = write(tmp_path / "prompts.jsonl", LINES), tmp_path / "results.jsonl"
     totals = document(*command(target, prompts, out))
@@ -52,12 +59,27 @@ def test_every_line_has_the_result_it_has_alone(
     assert found[2]["id"] == "second" and len(found[2]["token_ids"]) == 5
     assert found[3]["seed"] == 4
     assert [len(output["token_ids"]) for output in found[4]["outputs"]] == [12, 12]
-    assert totals["num_tokens"] == sum(len(o["token_ids"]) for one in found.values() for o in one.get("outputs", [one]))
-    alone = document("generate", LINES[0], "--target", target, "--dtype", "float32", "--temperature", 0, "--max-tokens", 12)
+    assert totals["num_tokens"] == sum(
+        len(o["token_ids"]) for one in found.values() for o in one.get("outputs", [one])
+    )
+    alone = document(
+        "generate",
+        LINES[0],
+        "--target",
+        target,
+        "--dtype",
+        "float32",
+        "--temperature",
+        0,
+        "--max-tokens",
+        12,
+    )
     assert found[1]["text"] == alone["text"] and found[1]["token_ids"] == alone["token_ids"]
 
 
-def test_memory_is_announced_before_and_progress_told(target: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_memory_is_announced_before_and_progress_told(
+    target: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     prompts = write(tmp_path / "prompts.jsonl", LINES)
     assert cli.run(command(target, prompts, tmp_path / "results.jsonl")) == 0
     told = capsys.readouterr().err
@@ -85,7 +107,10 @@ def test_a_cut_off_line_and_missing_results_are_made_again(
 
 
 def test_killed_in_the_middle_it_goes_on(target: Path, tmp_path: Path) -> None:
-    lines = [{"prompt": "the cat sat on the mat " * 3, "max_tokens": 200, "ignore_eos": True, "seed": i} for i in range(30)]
+    lines = [
+        {"prompt": "the cat sat on the mat " * 3, "max_tokens": 200, "ignore_eos": True, "seed": i}
+        for i in range(30)
+    ]
     prompts, out = write(tmp_path / "prompts.jsonl", lines), tmp_path / "results.jsonl"
     arguments = [sys.executable, "-m", "draftproof", *command(target, prompts, out)]
     running = subprocess.Popen(arguments, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
@@ -125,7 +150,10 @@ def test_results_of_other_prompts_or_settings_are_not_taken(
         ('{"id": 3}', "line 2 has no prompt"),
         ('{"prompt": "a", "messages": []}', "line 2 has prompt and messages"),
         ('{"prompt": ""}', "line 2: prompt is ''"),
-        ('{"prompt": "a", "temprature": 1}', "line 2: 'temprature' is not a sampling parameter; did you mean temperature"),
+        (
+            '{"prompt": "a", "temprature": 1}',
+            "line 2: 'temprature' is not a sampling parameter; did you mean temperature",
+        ),
         ('{"prompt": "a", "top_p": 3}', "line 2: top_p"),
         ('{"prompt_token_ids": [99999]}', "line 2: token 0 of the prompt is 99999"),
     ],
@@ -150,14 +178,20 @@ def test_a_bad_line_is_refused_with_its_number_before_any_work(
     ],
 )
 def test_flags_of_one_prompt_are_refused(
-    target: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], more: tuple[object, ...], sentence: str
+    target: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    more: tuple[object, ...],
+    sentence: str,
 ) -> None:
     prompts = write(tmp_path / "prompts.jsonl", LINES)
     assert cli.run(command(target, prompts, tmp_path / "results.jsonl", *more)) == 2
     assert sentence in capsys.readouterr().err
 
 
-def test_files_that_do_not_fit(target: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_that_do_not_fit(
+    target: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     prompts = write(tmp_path / "prompts.jsonl", LINES)
     assert cli.run(["generate", "--file", str(prompts)]) == 2
     assert "--out FILE" in capsys.readouterr().err
@@ -176,7 +210,10 @@ def test_files_that_do_not_fit(target: Path, tmp_path: Path, capsys: pytest.Capt
 
 
 def test_a_run_whose_costs_are_measured_anew_is_resumed(
-    target: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], document: Callable[..., dict[str, Any]]
+    target: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    document: Callable[..., dict[str, Any]],
 ) -> None:
     prompts, out = write(tmp_path / "prompts.jsonl", LINES[:2]), tmp_path / "results.jsonl"
     adapts = ("--speculative-config", '{"method": "ngram", "adaptive": "survival"}')
@@ -187,16 +224,29 @@ def test_a_run_whose_costs_are_measured_anew_is_resumed(
 
 
 def test_a_draft_length_of_zero_for_the_batch_size_is_kept_and_said(
-    target: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], document: Callable[..., dict[str, Any]]
+    target: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    document: Callable[..., dict[str, Any]],
 ) -> None:
     prompts, out = write(tmp_path / "prompts.jsonl", LINES[:1] * 2), tmp_path / "results.jsonl"
     schedule = {"method": "ngram", "num_speculative_tokens_per_batch_size": [[1, 1, 4], [2, 8, 0]]}
     document(*command(target, prompts, out, "--speculative-config", json.dumps(schedule)))
     for one in results(out).values():
         assert one["stats"]["num_draft_tokens"] == 0
-        assert one["stats"]["notes"] == ["no drafts at batch size 2, as num_speculative_tokens_per_batch_size says"]
+        assert one["stats"]["notes"] == [
+            "no drafts at batch size 2, as num_speculative_tokens_per_batch_size says"
+        ]
     alone = document(
-        *command(target, prompts, tmp_path / "one.jsonl", "--speculative-config", json.dumps(schedule), "--batch-size", 1)
+        *command(
+            target,
+            prompts,
+            tmp_path / "one.jsonl",
+            "--speculative-config",
+            json.dumps(schedule),
+            "--batch-size",
+            1,
+        )
     )
     assert alone["batch_size"] == 1
     assert all(one["stats"]["notes"] == [] for one in results(tmp_path / "one.jsonl").values())
@@ -208,14 +258,20 @@ def test_a_line_has_the_options_of_its_chat(thinking: Path, tools: Path, tmp_pat
     lines = [
         {"messages": [user]},
         {"messages": [user], "tools": schemas, "chat_template_kwargs": {"enable_thinking": False}},
-        {"messages": [user, {"role": "assistant", "content": "It sat"}], "continue_final_message": True},
+        {
+            "messages": [user, {"role": "assistant", "content": "It sat"}],
+            "continue_final_message": True,
+        },
         {"messages": [user], "add_generation_prompt": False},
     ]
     out = tmp_path / "results.jsonl"
     assert cli.run(command(thinking, write(tmp_path / "prompts.jsonl", lines), out)) == 0
     words = AutoTokenizer.from_pretrained(thinking)
     texts = ("{}<|assistant|>", "[sit]{}<|assistant|>(no)", "{}<|assistant|>It sat", "{}")
-    lengths = [len(words.encode(text.format("<|user|>the cat<|end|>"), add_special_tokens=False)) for text in texts]
+    lengths = [
+        len(words.encode(text.format("<|user|>the cat<|end|>"), add_special_tokens=False))
+        for text in texts
+    ]
     found = results(out)
     assert [found[number]["num_prompt_tokens"] for number in (1, 2, 3, 4)] == lengths
 

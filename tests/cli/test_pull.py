@@ -31,7 +31,9 @@ def test_what_is_here_is_not_fetched_again(
     assert got["folder"] == str(pulled) and got["seconds"] >= 0
 
 
-def test_the_list_names_every_model_and_where_it_is(capsys: pytest.CaptureFixture[str], document: Callable[..., Any]) -> None:
+def test_the_list_names_every_model_and_where_it_is(
+    capsys: pytest.CaptureFixture[str], document: Callable[..., Any]
+) -> None:
     assert cli.run(["pull", "--list"]) == 0
     out = capsys.readouterr().out
     for name, entry in PULLABLE.items():
@@ -42,7 +44,9 @@ def test_the_list_names_every_model_and_where_it_is(capsys: pytest.CaptureFixtur
     assert [row["name"] for row in rows if row["default"]] == [DEFAULT_MODEL]
 
 
-def test_the_list_shows_the_folder_of_what_is_here(pulled: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_list_shows_the_folder_of_what_is_here(
+    pulled: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.run(["pull", "--list", "--json"]) == 0
     captured = capsys.readouterr()
     assert len(captured.out.splitlines()) == 1

@@ -1,4 +1,5 @@
-"""Wrong input to `draftproof generate` and `pull`: one sentence that says what to type, exit code 2, before a model loads."""
+"""Wrong input to `draftproof generate` and `pull`: one sentence that says what to type, exit code
+2, before a model loads."""
 
 from __future__ import annotations
 
@@ -30,15 +31,27 @@ WRONG_FLAGS = [
     (("--method", "none", "-k", 4), ("-k", "--method none")),
     (("--method", "none", "--rule", "token"), ("--rule", "--method none")),
     (("--speculative-config", '{"metod": "ngram"}'), ("'metod'", "did you mean 'method'")),
-    (("--speculative-config", '{"method": "ngram", "num_speculative_token": 3}'), ("did you mean 'num_speculative_tokens'",)),
+    (
+        ("--speculative-config", '{"method": "ngram", "num_speculative_token": 3}'),
+        ("did you mean 'num_speculative_tokens'",),
+    ),
     (("--speculative-config", '{"method": "ngram"'), ("--speculative-config is not JSON",)),
     (("--speculative-config", "[1]"), ("--speculative-config", "JSON object")),
     (("--speculative-config", "{}"), ("names no method",)),
-    (("--speculative-config", WHOLE, "-k", 5), ("-k 5", "--speculative-config", "num_speculative_tokens is 4")),
-    (("--speculative-config", WHOLE, "--method", "draft_model"), ("--method draft_model", "method is ngram")),
+    (
+        ("--speculative-config", WHOLE, "-k", 5),
+        ("-k 5", "--speculative-config", "num_speculative_tokens is 4"),
+    ),
+    (
+        ("--speculative-config", WHOLE, "--method", "draft_model"),
+        ("--method draft_model", "method is ngram"),
+    ),
     (("--speculative-config", WHOLE, "--draft", "x"), ("--draft x", "--speculative-config")),
     (("--speculative-config", WHOLE, "--rule", "token"), ("--rule token", "--speculative-config")),
-    (("--speculative-config", '{"method": "ngram"}', "-k", 3), ("-k 3", "num_speculative_tokens is 10")),
+    (
+        ("--speculative-config", '{"method": "ngram"}', "-k", 3),
+        ("-k 3", "num_speculative_tokens is 10"),
+    ),
     (("-k", -1), ("-k",)),
     (("--temperature", -1), ("temperature is -1",)),
     (("--top-p", 1.5), ("top_p is 1.5",)),
@@ -66,7 +79,9 @@ def test_a_prompt_that_is_no_utf8_is_told(refused: Refused) -> None:
     assert "the prompt is not UTF-8 text: character 3" in sentence
 
 
-@pytest.mark.parametrize(("flags", "expected"), WRONG_FLAGS, ids=lambda value: " ".join(map(str, value)))
+@pytest.mark.parametrize(
+    ("flags", "expected"), WRONG_FLAGS, ids=lambda value: " ".join(map(str, value))
+)
 def test_wrong_flags_are_told_before_a_model_is_loaded(
     refused: Refused, flags: tuple[object, ...], expected: tuple[str, ...]
 ) -> None:
@@ -95,15 +110,21 @@ def test_flags_that_would_do_nothing_or_do_not_exist(
         assert part in sentence
 
 
-def test_lossless_refuses_a_rule_that_is_not(refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lossless_refuses_a_rule_that_is_not(
+    refused: Refused, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from draftproof.core.rules import RULES
 
     monkeypatch.setattr(RULES["token"], "lossless", False)
-    sentence = refused("generate", "hello", "--target", "/nowhere/at/all", "--rule", "token", "--lossless")
+    sentence = refused(
+        "generate", "hello", "--target", "/nowhere/at/all", "--rule", "token", "--lossless"
+    )
     assert "'token'" in sentence and "--lossless" in sentence
 
 
-def test_a_flag_beside_the_whole_configuration_may_repeat_it(target: Path, document: Callable[..., dict[str, object]]) -> None:
+def test_a_flag_beside_the_whole_configuration_may_repeat_it(
+    target: Path, document: Callable[..., dict[str, object]]
+) -> None:
     flags = ("--speculative-config", WHOLE, "-k", 4, "--method", "ngram", "--max-tokens", 2)
     assert document("generate", "hello", "--target", target, *flags)["finish_reason"] == "length"
 
@@ -119,7 +140,9 @@ def test_a_flag_beside_the_whole_configuration_may_repeat_it(target: Path, docum
         ("SOME FILE", ".gguf"),
     ],
 )
-def test_a_model_that_is_not_there(refused: Refused, target: Path, tmp_path: Path, role: str, name: str, expected: str) -> None:
+def test_a_model_that_is_not_there(
+    refused: Refused, target: Path, tmp_path: Path, role: str, name: str, expected: str
+) -> None:
     places = {"SOME FOLDER": tmp_path, "SOME FILE": tmp_path / "notes.txt"}
     places["SOME FILE"].write_text("not a model")
     models = {"--target": target, role: places.get(name, name)}
@@ -136,7 +159,9 @@ def test_a_draft_model_that_is_not_there_is_missed_before_the_target_is_loaded(
 
     monkeypatch.setattr("draftproof.models.load.load_model", loaded)
     prompt = ("hello",) if verb == "generate" else ()
-    assert "nobody/nothing" in refused(verb, *prompt, "--target", target, "--draft", "nobody/nothing")
+    assert "nobody/nothing" in refused(
+        verb, *prompt, "--target", target, "--draft", "nobody/nothing"
+    )
     if verb == "bench":
         config = '{"method": "draft_model", "model": "nobody/nothing"}'
         assert "nobody/nothing" in refused("bench", "--target", target, "--arm", config)
@@ -149,8 +174,14 @@ def test_an_unknown_key_gets_three_lines_that_name_what_this_method_reads(near: 
         with pytest.raises(UsageError) as caught:
             SpeculativeConfig.from_dict({"method": name, near or "colour": 1})
         sentence = f"draftproof: {caught.value}"
-        assert len(sentence) <= 240 and repr(near or "colour") in sentence and f"ethod {name!r} reads" in sentence
-        others = {option.name for one in METHODS.values() for option in one.options} - {o.name for o in method.options}
+        assert (
+            len(sentence) <= 240
+            and repr(near or "colour") in sentence
+            and f"ethod {name!r} reads" in sentence
+        )
+        others = {option.name for one in METHODS.values() for option in one.options} - {
+            o.name for o in method.options
+        }
         assert not others & set(sentence.replace(",", "").replace("'", "").split())
         if near.startswith("num"):
             assert "did you mean 'num_speculative_tokens'?" in sentence
@@ -160,12 +191,18 @@ def test_the_default_model_says_how_to_pull_it_when_no_hub_is_in_reach(refused: 
     assert "draftproof pull smollm2-135m-instruct" in refused("generate", "hello")
 
 
-def test_prompts_that_cannot_be_read(refused: Refused, target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prompts_that_cannot_be_read(
+    refused: Refused, target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sentence = refused("generate", "--file", tmp_path / "absent.jsonl", "--target", "/nowhere")
     assert sentence.endswith("absent.jsonl cannot be read: there is no such file")
-    sentence = refused("generate", "--file", tmp_path / "absent", "--out", tmp_path / "out", "--target", "/nowhere")
+    sentence = refused(
+        "generate", "--file", tmp_path / "absent", "--out", tmp_path / "out", "--target", "/nowhere"
+    )
     assert sentence.endswith("absent cannot be read: there is no such file")
-    assert "absent.txt" in refused("generate", "--file", tmp_path / "absent.txt", "--target", target)
+    assert "absent.txt" in refused(
+        "generate", "--file", tmp_path / "absent.txt", "--target", target
+    )
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     assert "UTF-8" in refused("generate", "--file", tmp_path / "binary", "--target", target)
     assert "the prompt is empty" in refused("generate", "", "--target", target)
@@ -202,7 +239,9 @@ def test_models_without_tokenizer_or_chat_template(
     )
 
 
-def test_another_tokenizer_is_refused(refused: Refused, target: Path, draft: Path, tmp_path: Path) -> None:
+def test_another_tokenizer_is_refused(
+    refused: Refused, target: Path, draft: Path, tmp_path: Path
+) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     module = AutoModelForCausalLM.from_pretrained(draft)
@@ -210,7 +249,12 @@ def test_another_tokenizer_is_refused(refused: Refused, target: Path, draft: Pat
     module.save_pretrained(tmp_path / "other")
     other.save_pretrained(tmp_path / "other")
     file = tmp_path / "other" / "tokenizer.json"
-    file.write_text(file.read_text().replace('"a": ', '"swap": ').replace('"b": ', '"a": ').replace('"swap": ', '"b": '))
+    file.write_text(
+        file.read_text()
+        .replace('"a": ', '"swap": ')
+        .replace('"b": ', '"a": ')
+        .replace('"swap": ', '"b": ')
+    )
     sentence = refused("generate", "hello", "--target", target, "--draft", tmp_path / "other")
     assert "'a' and 'b'" in sentence
 
@@ -220,7 +264,9 @@ def test_pull_refuses_unknown_names_and_contradictions(refused: Refused) -> None
     assert "--list" in refused("pull", "smollm2-135m-instruct", "--list")
 
 
-def test_pull_without_an_index_in_reach(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pull_without_an_index_in_reach(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     for name, value in (
         ("INDEX_URL", "http://127.0.0.1:9/"),
         ("EXTRA_INDEX_URL", ""),
@@ -255,14 +301,26 @@ def test_a_token_biased_twice_is_refused():
 
 
 @pytest.fixture(params=["target", "draft"])
-def own_code(request: pytest.FixtureRequest, target: Path, draft: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Flags that name a model whose folder brings its class along, as the target or as the draft model."""
-    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+def own_code(
+    request: pytest.FixtureRequest,
+    target: Path,
+    draft: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """Flags that name a model whose folder brings its class along, as the target or as the draft
+    model."""
+    monkeypatch.setattr(
+        "transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules")
+    )
     monkeypatch.syspath_prepend(str(tmp_path / "modules"))
     folder = tmp_path / "own"
     shutil.copytree(target if request.param == "target" else draft, folder)
     config = json.loads((folder / "config.json").read_text())
-    classes = {"AutoConfig": "own_code.OwnConfig", "AutoModelForCausalLM": "own_code.OwnForCausalLM"}
+    classes = {
+        "AutoConfig": "own_code.OwnConfig",
+        "AutoModelForCausalLM": "own_code.OwnForCausalLM",
+    }
     config |= {"model_type": f"own_{request.param}", "auto_map": classes}
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "own_code.py").write_text(
@@ -278,16 +336,24 @@ def test_code_that_comes_with_a_model_runs_where_it_is_allowed(
     refused: Refused, document: Callable[..., dict[str, object]], own_code: list[object]
 ) -> None:
     asked = ["generate", "the cat", *own_code, "--max-tokens", "4", "--temperature", "0"]
-    assert "--trust-remote-code on the command line, trust_remote_code=True in Python" in refused(*asked)
-    assert document(*asked, "--trust-remote-code")["text"] == document(*asked, "--trust-remote-code", "-k", "0")["text"]
+    assert "--trust-remote-code on the command line, trust_remote_code=True in Python" in refused(
+        *asked
+    )
+    assert (
+        document(*asked, "--trust-remote-code")["text"]
+        == document(*asked, "--trust-remote-code", "-k", "0")["text"]
+    )
 
 
 LOADING = (
-    "generate|chat|plan|bench|doctor|build-store|train prompts|train data|train draft|train eagle3|train medusa|export vllm"
+    "generate|chat|plan|bench|doctor|build-store|train prompts|train data|train "
+    "draft|train eagle3|train medusa|export vllm"
 )
 
 
 @pytest.mark.parametrize("verb", LOADING.split("|"))
-def test_every_verb_that_loads_a_model_takes_the_flag(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_verb_that_loads_a_model_takes_the_flag(
+    verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.run([*verb.split(), "--help"]) == 0
     assert "--trust-remote-code" in capsys.readouterr().out

@@ -1,4 +1,5 @@
-"""What a terminal gets while the text grows: whole characters only, and nothing lost when the run is cut off."""
+"""What a terminal gets while the text grows: whole characters only, and nothing lost when the run
+is cut off."""
 
 from __future__ import annotations
 
@@ -41,19 +42,36 @@ def speller(tmp_path_factory: pytest.TempPathFactory, tokenizer: PreTrainedToken
 @pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 6])
 @pytest.mark.parametrize("method", ["ngram", "draft_model"])
 def test_characters_are_never_split(
-    speller: Path, length: int, method: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    speller: Path,
+    length: int,
+    method: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     pieces: list[str] = []
     monkeypatch.setattr(show.Writer, "_write", lambda self, text: pieces.append(text))
     draft = ("--draft", str(speller)) if method == "draft_model" else ("--method", "ngram")
-    flags = ("generate", "中", "--raw", "--target", str(speller), *draft, "-k", str(length), "--temperature", "0")
+    flags = (
+        "generate",
+        "中",
+        "--raw",
+        "--target",
+        str(speller),
+        *draft,
+        "-k",
+        str(length),
+        "--temperature",
+        "0",
+    )
     assert cli.run([*flags, "--max-tokens", str(2 * len(TEXT.encode()) - 3)]) == 0
     assert "".join(pieces) == (TEXT[3:] + 2 * TEXT)[: 2 * len(TEXT) - 1] + "\n"
     assert all("\ufffd" not in piece for piece in pieces)
 
 
 @pytest.mark.parametrize("count", range(1, 13))
-def test_a_text_that_ends_inside_a_character_says_so_at_its_end_only(speller: Path, document: Document, count: int) -> None:
+def test_a_text_that_ends_inside_a_character_says_so_at_its_end_only(
+    speller: Path, document: Document, count: int
+) -> None:
     flags = (
         "generate",
         "文",
@@ -92,7 +110,10 @@ def test_streamed_pieces_join_to_the_result(speller: Path) -> None:
 
 
 def test_an_interrupted_run_ends_with_130_and_keeps_its_rounds(
-    target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    target: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     seen: list[str] = []
 
@@ -103,13 +124,24 @@ def test_an_interrupted_run_ends_with_130_and_keeps_its_rounds(
 
     monkeypatch.setattr(show.Writer, "piece", interrupt)
     path = tmp_path / "rounds.jsonl"
-    flags = ("generate", "the cat", "--target", str(target), "--method", "none", "--record", str(path))
+    flags = (
+        "generate",
+        "the cat",
+        "--target",
+        str(target),
+        "--method",
+        "none",
+        "--record",
+        str(path),
+    )
     assert cli.run(list(flags)) == 130
     header, rounds = read_rounds(path)
     assert header.method == "none" and len(rounds) == 3
 
 
-def test_a_reader_that_went_away_ends_the_run(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_that_went_away_ends_the_run(
+    target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Closed(io.StringIO):
         def write(self, text: str) -> int:
             raise BrokenPipeError

@@ -20,7 +20,9 @@ def test_the_value_is_given_in_place_or_in_a_file(tmp_path, in_file):
     if in_file:
         (tmp_path / "one.json").write_text(text)
         text = str(tmp_path / "one.json")
-    assert options.sampling_overrides(flags(text))["structured_outputs"] == {"choice": ["yes", "no"]}
+    assert options.sampling_overrides(flags(text))["structured_outputs"] == {
+        "choice": ["yes", "no"]
+    }
 
 
 @pytest.mark.parametrize(

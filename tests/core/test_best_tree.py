@@ -18,34 +18,48 @@ def every_shape(nodes):
 
 
 def test_expected_tokens_of_a_shape():
-    assert expected_tokens_of_shape([0.6, 0.2], TreeShape((-1, -1, 0))) == pytest.approx(1 + 0.6 + 0.2 + 0.36)
+    assert expected_tokens_of_shape([0.6, 0.2], TreeShape((-1, -1, 0))) == pytest.approx(
+        1 + 0.6 + 0.2 + 0.36
+    )
     assert expected_tokens_of_shape([0.5], TreeShape((-1, -1))) == pytest.approx(1.5)
     by_count = [[0.6], [0.5, 0.3]]
-    assert expected_tokens_of_shape(by_count, TreeShape((-1, -1, 0))) == pytest.approx(1 + 0.5 + 0.3 + 0.5 * 0.6)
+    assert expected_tokens_of_shape(by_count, TreeShape((-1, -1, 0))) == pytest.approx(
+        1 + 0.5 + 0.3 + 0.5 * 0.6
+    )
 
 
 BY_COUNT = ((0.6,), (0.3, 0.5), (0.3, 0.2, 0.45))
 """As `greedy_k` has it: the last of k siblings is the one that is drawn."""
 
 
-@pytest.mark.parametrize("acceptance", [(0.6, 0.2), (0.4, 0.3, 0.2), (0.9,), (0.34, 0.33, 0.32), (0.0, 0.0), BY_COUNT])
-@pytest.mark.parametrize("draft_seconds, slope", [(0.0, 0.05), (0.1, 0.01), (0.3, 0.2), (0.02, 0.0)])
+@pytest.mark.parametrize(
+    "acceptance", [(0.6, 0.2), (0.4, 0.3, 0.2), (0.9,), (0.34, 0.33, 0.32), (0.0, 0.0), BY_COUNT]
+)
+@pytest.mark.parametrize(
+    "draft_seconds, slope", [(0.0, 0.05), (0.1, 0.01), (0.3, 0.2), (0.02, 0.0)]
+)
 def test_no_shape_is_better(acceptance, draft_seconds, slope):
     def verify(tokens):
         return 1.0 + slope * (tokens - 1)
 
     shapes = [shape for nodes in range(1, 7) for shape in every_shape(nodes) if shape.depth <= 4]
     rates = [
-        (shape.depth * draft_seconds + verify(len(shape) + 1)) / expected_tokens_of_shape(acceptance, shape) for shape in shapes
+        (shape.depth * draft_seconds + verify(len(shape) + 1))
+        / expected_tokens_of_shape(acceptance, shape)
+        for shape in shapes
     ]
     found = best_tree(acceptance, draft_seconds, verify, max_nodes=6, max_depth=4)
     assert found.seconds_per_token == pytest.approx(min(1.0, *rates), abs=1e-12)
     if found.shape is None:
         assert found.expected_tokens == 1.0
     else:
-        assert expected_tokens_of_shape(acceptance, found.shape) == pytest.approx(found.expected_tokens, abs=1e-12)
+        assert expected_tokens_of_shape(acceptance, found.shape) == pytest.approx(
+            found.expected_tokens, abs=1e-12
+        )
         assert found.seconds_per_token == pytest.approx(
-            (found.shape.depth * draft_seconds + verify(len(found.shape) + 1)) / found.expected_tokens, abs=1e-12
+            (found.shape.depth * draft_seconds + verify(len(found.shape) + 1))
+            / found.expected_tokens,
+            abs=1e-12,
         )
 
 

@@ -1,5 +1,5 @@
-"""Several drafts at one position: the min-cut bound against the linear programme, every rule below it, and the rules'
-formulas."""
+"""Several drafts at one position: the min-cut bound against the linear programme, every rule below
+it, and the rules' formulas."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def laws(seed, vocab=4, sharpness=1.0):
 
 
 def best_coupling(p, q, k):
-    """The greatest chance that Y ~ p is among k i.i.d. drafts, by linear programming over (drafts, Y)."""
+    """The greatest chance that Y ~ p is among k i.i.d. drafts, by linear programming over (drafts,
+    Y)."""
     drafts = list(product(range(len(p)), repeat=k))
     pairs = [(d, y) for d in range(len(drafts)) for y in range(len(p))]
     rows = [[float(d == i) for d, _ in pairs] for i in range(len(drafts))] + [
@@ -55,7 +56,12 @@ def test_no_rule_for_iid_drafts_beats_the_bound(seed, k):
     assert (1 - 1 / np.e) * bound - 1e-12 <= k_seq_acceptance(p, q, k) <= bound + 1e-12
     if k == 1:
         overlap = np.minimum(p, q).sum()
-        for value in (bound, rrs_iid_acceptance(p, q, k), k_seq_acceptance(p, q, k), greedy_k_acceptance(p, q, k)):
+        for value in (
+            bound,
+            rrs_iid_acceptance(p, q, k),
+            k_seq_acceptance(p, q, k),
+            greedy_k_acceptance(p, q, k),
+        ):
             assert value == pytest.approx(overlap, abs=1e-12)
 
 
@@ -63,8 +69,12 @@ def test_no_rule_for_iid_drafts_beats_the_bound(seed, k):
 @pytest.mark.parametrize("k", [2, 3])
 def test_the_formulas_are_the_sums_over_children(seed, k):
     p, q = laws(seed)
-    assert rrs_iid_acceptance(p, q, k) == pytest.approx(accepted_children("rrs", "iid", p, q, k).sum(), abs=1e-12)
-    assert k_seq_acceptance(p, q, k) == pytest.approx(accepted_children("k_seq", "iid", p, q, k).sum(), abs=1e-12)
+    assert rrs_iid_acceptance(p, q, k) == pytest.approx(
+        accepted_children("rrs", "iid", p, q, k).sum(), abs=1e-12
+    )
+    assert k_seq_acceptance(p, q, k) == pytest.approx(
+        accepted_children("k_seq", "iid", p, q, k).sum(), abs=1e-12
+    )
     greedy = accepted_children("greedy_k", "top_k_plus_one", p, q, k).sum()
     assert greedy_k_acceptance(p, q, k) == pytest.approx(greedy, abs=1e-12)
 
@@ -94,9 +104,12 @@ def test_gumbel_lies_between_its_bounds_and_above_match(seed):
 
 
 def test_gumbel_draws_agree_as_often_as_the_formula_says():
-    """4,000 positions of fixed keys; a right source leaves 4.5 standard errors with probability 7e-6."""
+    """4,000 positions of fixed keys; a right source leaves 4.5 standard errors with probability
+    7e-6."""
     p, q = laws(4, vocab=5)
-    agreed = [int(gumbel_draw(p, (3, 9), t)) == int(gumbel_draw(q, (3, 9), t)) for t in range(4_000)]
+    agreed = [
+        int(gumbel_draw(p, (3, 9), t)) == int(gumbel_draw(q, (3, 9), t)) for t in range(4_000)
+    ]
     rate = gumbel_acceptance(p, q)
     assert abs(np.mean(agreed) - rate) <= 4.5 * np.sqrt(rate * (1 - rate) / len(agreed))
 

@@ -1,4 +1,5 @@
-"""A grammar along drafted paths: every row has the mask of its own history; the law is the target's over what is allowed."""
+"""A grammar along drafted paths: every row has the mask of its own history; the law is the target's
+over what is allowed."""
 
 from __future__ import annotations
 
@@ -80,7 +81,9 @@ def test_a_grammar_that_is_not_compiled_or_of_another_vocabulary_is_refused():
     with pytest.raises(UsageError, match="structured_outputs needs a tokenizer"):
         LawPipeline(asked, num_prompt_tokens=1, vocab_size=VOCAB)
     with pytest.raises(UsageError, match="over 3 token ids, and the model has 8"):
-        LawPipeline(SamplingParams(structured_outputs=ToyGrammar()), num_prompt_tokens=1, vocab_size=8)
+        LawPipeline(
+            SamplingParams(structured_outputs=ToyGrammar()), num_prompt_tokens=1, vocab_size=8
+        )
 
 
 @pytest.mark.parametrize(
@@ -103,6 +106,13 @@ def test_what_is_no_structured_output_is_refused(given, said):
 
 
 def test_what_was_asked_for_is_read_back():
-    for given in ({"json": '{"type": "string"}'}, {"choice": ["a", "b"]}, {"json_object": True}, {"regex": "a+"}):
+    for given in (
+        {"json": '{"type": "string"}'},
+        {"choice": ["a", "b"]},
+        {"json_object": True},
+        {"regex": "a+"},
+    ):
         assert StructuredOutputs.from_dict(given).as_dict() == given
-    assert StructuredOutputs.from_dict({"json": {"type": "string"}}).as_dict() == {"json": '{"type": "string"}'}
+    assert StructuredOutputs.from_dict({"json": {"type": "string"}}).as_dict() == {
+        "json": '{"type": "string"}'
+    }

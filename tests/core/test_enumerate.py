@@ -1,4 +1,5 @@
-"""The enumerating source: it reaches every outcome once, with the right probability, and objects to a key used twice."""
+"""The enumerating source: it reaches every outcome once, with the right probability, and objects to
+a key used twice."""
 
 from __future__ import annotations
 
@@ -23,7 +24,13 @@ def test_every_outcome_once():
 
 def test_certain_events_do_not_branch():
     found = list(
-        outcomes(lambda chance: (chance.bernoulli(0.0, Purpose.ACCEPT, 0), chance.bernoulli(1.0, Purpose.ACCEPT, 1)), 0)
+        outcomes(
+            lambda chance: (
+                chance.bernoulli(0.0, Purpose.ACCEPT, 0),
+                chance.bernoulli(1.0, Purpose.ACCEPT, 1),
+            ),
+            0,
+        )
     )
     assert [result for _, result in found] == [(False, True)]
 
@@ -49,12 +56,16 @@ def test_a_key_used_twice_raises():
 
 
 def test_a_shared_key_is_followed_through():
-    """One uniform asked twice: u < 0.5 and then u < 0.75 are not independent, P(both) = 0.5 and P(second alone) = 0.25."""
+    """One uniform asked twice: u < 0.5 and then u < 0.75 are not independent, P(both) = 0.5 and
+    P(second alone) = 0.25."""
 
     def run(chance):
         return chance.bernoulli(0.5, Purpose.ACCEPT, 0), chance.bernoulli(0.75, Purpose.ACCEPT, 0)
 
-    found = {result: outcome.probability for outcome, result in outcomes(run, 0, share=True, key=position_key)}
+    found = {
+        result: outcome.probability
+        for outcome, result in outcomes(run, 0, share=True, key=position_key)
+    }
     assert found == {(True, True): 0.5, (False, True): 0.25, (False, False): 0.25}
 
 
@@ -66,7 +77,8 @@ def test_known_keys_condition_what_follows():
 
 
 def test_keyed_chance_has_the_enumerated_frequencies():
-    """Fixed seeds 0..19,999; a fair source leaves 4.5 standard errors with probability 7e-6 a frequency."""
+    """Fixed seeds 0..19,999; a fair source leaves 4.5 standard errors with probability 7e-6 a
+    frequency."""
     counts = np.zeros(4)
     for seed in range(20_000):
         counts[int(KeyedChance(stream_key(seed, 0), 5).draw(LAW, Purpose.DRAFT, 1))] += 1

@@ -46,7 +46,9 @@ def test_acceptance_rate_is_one_minus_tv_row_by_row() -> None:
     target, draft = np.random.default_rng(0).dirichlet(np.ones(7), size=(2, 50))
     tv = np.abs(target - draft).sum(axis=1) / 2
     assert np.allclose(acceptance_rate(target, draft), 1 - tv, atol=1e-15)
-    assert np.allclose(acceptance_rate(target, draft[0]), 1 - np.abs(target - draft[0]).sum(axis=1) / 2, atol=1e-15)
+    assert np.allclose(
+        acceptance_rate(target, draft[0]), 1 - np.abs(target - draft[0]).sum(axis=1) / 2, atol=1e-15
+    )
 
 
 def test_expected_tokens_at_the_ends_is_exact() -> None:
@@ -64,7 +66,9 @@ def test_expected_tokens_keeps_its_digits_near_alpha_one(gap: float) -> None:
 
 @given(alpha=st.floats(0, 1), k=st.integers(0, 40))
 def test_expected_tokens_is_the_geometric_sum(alpha: float, k: int) -> None:
-    assert expected_tokens(alpha, k) == pytest.approx(sum(alpha**i for i in range(k + 1)), rel=1e-12)
+    assert expected_tokens(alpha, k) == pytest.approx(
+        sum(alpha**i for i in range(k + 1)), rel=1e-12
+    )
 
 
 @pytest.mark.parametrize("alpha", TABLE)
@@ -129,7 +133,9 @@ def test_everything_broadcasts() -> None:
     assert table.shape == (2, 3)
     assert table[1, 2] == expected_speedup(0.8, 3, 0.1)
     assert best_draft_length(alpha, np.array([0.1, 0.5])).shape == (2, 2)
-    assert isinstance(float(expected_tokens(0.5, 2)), float) and np.ndim(expected_tokens(0.5, 2)) == 0
+    assert (
+        isinstance(float(expected_tokens(0.5, 2)), float) and np.ndim(expected_tokens(0.5, 2)) == 0
+    )
 
 
 def test_acceptance_by_position() -> None:
@@ -140,7 +146,8 @@ def test_acceptance_by_position() -> None:
 
 
 def test_round_length_law_and_its_spread() -> None:
-    """Four drafts at alpha 0.8: standard deviation 1.60, over 20,000 rounds a standard error of 0.011; 2.95 without bonus."""
+    """Four drafts at alpha 0.8: standard deviation 1.60, over 20,000 rounds a standard error of
+    0.011; 2.95 without bonus."""
     law, lengths = round_length_law(0.8, 4), np.arange(1, 6)
     assert law.sum() == pytest.approx(1)
     mean = law @ lengths
@@ -148,7 +155,11 @@ def test_round_length_law_and_its_spread() -> None:
     assert mean == pytest.approx(3.3616)
     assert f"{std:.2f}" == "1.60" and f"{std / np.sqrt(20_000):.3f}" == "0.011"
     assert f"{mean - 0.8**4:.2f}" == "2.95" and f"{0.8**4 / mean:.0%}" == "12%"
-    assert list(round_length_law(1.0, 2)) == [0, 0, 1] and list(round_length_law(0.0, 2)) == [1, 0, 0]
+    assert list(round_length_law(1.0, 2)) == [0, 0, 1] and list(round_length_law(0.0, 2)) == [
+        1,
+        0,
+        0,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -157,7 +168,10 @@ def test_round_length_law_and_its_spread() -> None:
         (lambda: expected_tokens(1.2, 3), "alpha must be between 0 and 1, got 1.2"),
         (lambda: expected_tokens([0.5, -0.1], 3), "alpha must be between 0 and 1, got -0.1"),
         (lambda: expected_tokens(float("nan"), 3), "alpha must be finite, got nan"),
-        (lambda: expected_tokens("high", 3), "alpha must be a number or an array of numbers, got 'high'"),
+        (
+            lambda: expected_tokens("high", 3),
+            "alpha must be a number or an array of numbers, got 'high'",
+        ),
         (lambda: expected_tokens(0.5, 2.5), "k must be a whole number of at least 0, got 2.5"),
         (lambda: expected_tokens(0.5, -1), "k must be a whole number of at least 0, got -1"),
         (lambda: saturation(2), "alpha must be between 0 and 1, got 2"),
@@ -166,14 +180,35 @@ def test_round_length_law_and_its_spread() -> None:
         (lambda: expected_speedup(0.5, 2, -0.1), "cost_ratio must be at least 0, got -0.1"),
         (lambda: expected_speedup(0.5, 2, 0.1, 0), "verify_ratio must be greater than 0, got 0"),
         (lambda: break_even_cost(0.5, 0), "k must be a whole number of at least 1, got 0"),
-        (lambda: best_draft_length(0.5, 0.1, -1), "max_length must be a whole number of at least 0, got -1"),
-        (lambda: acceptance_rate([0.5, 0.4], [0.5, 0.5]), "p must sum to 1 over the vocabulary, got a sum of 0.9"),
-        (lambda: acceptance_rate([0.5, 0.5], [1.5, -0.5]), "q must have no negative entries, got -0.5"),
+        (
+            lambda: best_draft_length(0.5, 0.1, -1),
+            "max_length must be a whole number of at least 0, got -1",
+        ),
+        (
+            lambda: acceptance_rate([0.5, 0.4], [0.5, 0.5]),
+            "p must sum to 1 over the vocabulary, got a sum of 0.9",
+        ),
+        (
+            lambda: acceptance_rate([0.5, 0.5], [1.5, -0.5]),
+            "q must have no negative entries, got -0.5",
+        ),
         (lambda: acceptance_rate([0.5, 0.5], [0.5, float("inf")]), "q must be finite, got inf"),
-        (lambda: acceptance_rate([0.5, 0.5], [0.2, 0.3, 0.5]), "p has 2 tokens and q has 3; both must be over one vocabulary"),
-        (lambda: acceptance_rate(1.0, [1.0]), "p must be a law over at least one token, got shape ()"),
-        (lambda: acceptance_rate([], []), "p must be a law over at least one token, got shape (0,)"),
-        (lambda: acceptance_rate(["a"], [1.0]), "p must be a number or an array of numbers, got ['a']"),
+        (
+            lambda: acceptance_rate([0.5, 0.5], [0.2, 0.3, 0.5]),
+            "p has 2 tokens and q has 3; both must be over one vocabulary",
+        ),
+        (
+            lambda: acceptance_rate(1.0, [1.0]),
+            "p must be a law over at least one token, got shape ()",
+        ),
+        (
+            lambda: acceptance_rate([], []),
+            "p must be a law over at least one token, got shape (0,)",
+        ),
+        (
+            lambda: acceptance_rate(["a"], [1.0]),
+            "p must be a number or an array of numbers, got ['a']",
+        ),
     ],
 )
 def test_wrong_input_is_named(call: Callable[[], object], sentence: str) -> None:

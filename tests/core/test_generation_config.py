@@ -1,4 +1,5 @@
-"""A generation config is honoured or refused by name. That its law is transformers' own: `test_pipeline_transformers.py`."""
+"""A generation config is honoured or refused by name. That its law is transformers' own:
+`test_pipeline_transformers.py`."""
 
 from __future__ import annotations
 
@@ -12,9 +13,13 @@ from draftproof.core.params import SamplingParams
 from draftproof.errors import UsageError
 
 
-def read(num_prompt_tokens: int | None = None, overrides: dict[str, Any] | None = None, **fields: Any) -> SamplingParams:
+def read(
+    num_prompt_tokens: int | None = None, overrides: dict[str, Any] | None = None, **fields: Any
+) -> SamplingParams:
     config = GenerationConfig(**fields)
-    return SamplingParams.from_generation_config(config, num_prompt_tokens=num_prompt_tokens, **(overrides or {}))
+    return SamplingParams.from_generation_config(
+        config, num_prompt_tokens=num_prompt_tokens, **(overrides or {})
+    )
 
 
 def test_plain_fields() -> None:
@@ -65,9 +70,16 @@ def test_an_older_or_foreign_config_object_will_do() -> None:
 
 
 def test_overrides_win() -> None:
-    params = read(overrides={"temperature": 0.9, "max_tokens": None, "seed": 4}, temperature=0.5, top_k=7, max_length=100)
+    params = read(
+        overrides={"temperature": 0.9, "max_tokens": None, "seed": 4},
+        temperature=0.5,
+        top_k=7,
+        max_length=100,
+    )
     assert params == SamplingParams(temperature=0.9, top_k=7, max_tokens=None, seed=4)
-    with pytest.raises(UsageError, match="'temprature' is not a sampling parameter; did you mean temperature"):
+    with pytest.raises(
+        UsageError, match="'temprature' is not a sampling parameter; did you mean temperature"
+    ):
         read(overrides={"temprature": 1})
     with pytest.raises(UsageError, match="^top_p is 2"):
         read(overrides={"top_p": 2})
@@ -78,11 +90,16 @@ def test_lengths_that_count_the_prompt() -> None:
     assert read(10, max_length=30, min_length=15).min_tokens == 5
     assert read(10, max_length=30, min_length=5).min_tokens == 0
     assert read(10, max_length=30, max_new_tokens=4).max_tokens == 4
-    with pytest.raises(UsageError, match="max_length counts the prompt: num_prompt_tokens must be given"):
+    with pytest.raises(
+        UsageError, match="max_length counts the prompt: num_prompt_tokens must be given"
+    ):
         read(max_length=30)
     with pytest.raises(UsageError, match="min_length counts the prompt"):
         read(max_new_tokens=30, min_length=15)
-    with pytest.raises(UsageError, match="max_length is 30, which is not supported: the prompt has 30 tokens already"):
+    with pytest.raises(
+        UsageError,
+        match="max_length is 30, which is not supported: the prompt has 30 tokens already",
+    ):
         read(30, max_length=30)
 
 
@@ -107,21 +124,32 @@ def test_lengths_that_count_the_prompt() -> None:
 def test_what_cannot_be_honoured_is_refused_by_name(name: str, value: Any) -> None:
     config = GenerationConfig()
     setattr(config, name, value)
-    with pytest.raises(UsageError, match=f"^the generation config's {name} is .*, which is not supported: .+"):
+    with pytest.raises(
+        UsageError, match=f"^the generation config's {name} is .*, which is not supported: .+"
+    ):
         SamplingParams.from_generation_config(config)
 
 
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"sequence_bias": [[[7, 8], -2.0]], "repetition_penalty": 1.2}, "sequence_bias is .*together with repetition_penalty"),
-        ({"exponential_decay_length_penalty": (1, 1.1)}, "exponential_decay_length_penalty is .*no eos_token_id"),
+        (
+            {"sequence_bias": [[[7, 8], -2.0]], "repetition_penalty": 1.2},
+            "sequence_bias is .*together with repetition_penalty",
+        ),
+        (
+            {"exponential_decay_length_penalty": (1, 1.1)},
+            "exponential_decay_length_penalty is .*no eos_token_id",
+        ),
         (
             {"exponential_decay_length_penalty": (1, 1.1), "eos_token_id": 2},
             "exponential_decay_length_penalty counts the prompt",
         ),
         ({"begin_suppress_tokens": [3]}, "begin_suppress_tokens counts the prompt"),
-        ({"forced_eos_token_id": 2}, "forced_eos_token_id is 2, .*without max_new_tokens or max_length"),
+        (
+            {"forced_eos_token_id": 2},
+            "forced_eos_token_id is 2, .*without max_new_tokens or max_length",
+        ),
         ({"forced_eos_token_id": 2, "max_new_tokens": 5}, "forced_eos_token_id counts the prompt"),
         (
             {"forced_eos_token_id": [2, 3], "max_new_tokens": 5, "suppress_tokens": [2]},
@@ -130,14 +158,21 @@ def test_what_cannot_be_honoured_is_refused_by_name(name: str, value: Any) -> No
         ({"top_h": 0.4}, "top_h is 0.4, .*only without top_k"),
     ],
 )
-def test_what_cannot_be_honoured_here_is_refused_by_name(fields: dict[str, Any], message: str) -> None:
+def test_what_cannot_be_honoured_here_is_refused_by_name(
+    fields: dict[str, Any], message: str
+) -> None:
     with pytest.raises(UsageError, match=message):
         read(**fields)
 
 
 def test_fields_without_effect_on_a_law_are_no_reason_to_refuse() -> None:
     params = read(
-        length_penalty=1.5, early_stopping=True, use_cache=False, renormalize_logits=True, max_new_tokens=5, pad_token_id=0
+        length_penalty=1.5,
+        early_stopping=True,
+        use_cache=False,
+        renormalize_logits=True,
+        max_new_tokens=5,
+        pad_token_id=0,
     )
     assert params == SamplingParams(temperature=0, top_k=50, max_tokens=5)
 
@@ -178,7 +213,9 @@ def test_processors_are_transformers_own_and_in_its_order() -> None:
 
 def test_the_callers_processor_replaces_the_configs_of_its_kind() -> None:
     own = logits_process.NoRepeatNGramLogitsProcessor(4)
-    params = read(overrides={"logits_processors": [own]}, no_repeat_ngram_size=2, remove_invalid_values=True)
+    params = read(
+        overrides={"logits_processors": [own]}, no_repeat_ngram_size=2, remove_invalid_values=True
+    )
     assert [type(processor).__name__ for processor in params.logits_processors] == [
         "InfNanRemoveLogitsProcessor",
         "NoRepeatNGramLogitsProcessor",

@@ -14,7 +14,12 @@ EXTREMES = [0.0, 0.5, 1 - 2**-53]
 @pytest.mark.parametrize("wrap", [np.asarray, torch.tensor], ids=["numpy", "torch"])
 @pytest.mark.parametrize("uniform", EXTREMES)
 def test_a_draw_never_returns_a_token_without_mass(wrap, uniform):
-    for law in ([0.0, 0.3, 0.0, 0.7, 0.0], [0.0, 0.0, 1.0], [1e-300, 0.0, 1e-300], [0.1] * 10 + [0.0]):
+    for law in (
+        [0.0, 0.3, 0.0, 0.7, 0.0],
+        [0.0, 0.0, 1.0],
+        [1e-300, 0.0, 1e-300],
+        [0.1] * 10 + [0.0],
+    ):
         token = int(inverse_cdf(wrap(law), uniform))
         assert law[token] > 0
 
@@ -35,7 +40,9 @@ def test_draw_follows_the_law():
 def test_overlap_is_one_minus_total_variation():
     rng = np.random.default_rng(1)
     one, other = rng.dirichlet(np.ones(9), 5), rng.dirichlet(np.ones(9), 5)
-    np.testing.assert_allclose(overlap(one, other), 1 - 0.5 * np.abs(one - other).sum(axis=1), atol=1e-15)
+    np.testing.assert_allclose(
+        overlap(one, other), 1 - 0.5 * np.abs(one - other).sum(axis=1), atol=1e-15
+    )
 
 
 def test_residual_of_equal_laws_is_the_target_not_nothing():
@@ -44,7 +51,8 @@ def test_residual_of_equal_laws_is_the_target_not_nothing():
 
 
 def test_residual_keeps_what_float32_would_lose():
-    """Two float32 laws that differ by one unit in the last place: the difference is exact in float64."""
+    """Two float32 laws that differ by one unit in the last place: the difference is exact in
+    float64."""
     target = np.full(8, 0.125, dtype=np.float32)
     draft = target.copy()
     draft[3] = np.nextafter(draft[3], np.float32(0))
@@ -66,7 +74,11 @@ def test_a_large_law_is_drawn_from_as_a_running_sum_says(size, dtype):
         goal = uniform * running[-1]
         token = int(np.searchsorted(running, goal, side="right"))
         if np.min(np.abs(running - goal)) > 1e-9:
-            assert int(inverse_cdf(law, uniform)) == token == int(inverse_cdf(torch.from_numpy(law), uniform))
+            assert (
+                int(inverse_cdf(law, uniform))
+                == token
+                == int(inverse_cdf(torch.from_numpy(law), uniform))
+            )
         assert law[int(inverse_cdf(law, uniform))] > 0
     for uniform in EXTREMES:
         assert law[int(inverse_cdf(law, uniform))] > 0

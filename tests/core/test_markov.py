@@ -1,4 +1,5 @@
-"""Tokens per round of a finite chain, against the closed form, against summed outcomes, and against long runs."""
+"""Tokens per round of a finite chain, against the closed form, against summed outcomes, and against
+long runs."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ def test_one_state_is_the_closed_form(k: int) -> None:
 
 @pytest.mark.parametrize("k", range(5))
 def test_equal_acceptance_everywhere_is_the_closed_form(k: int) -> None:
-    assert tokens_per_round(0.7 * TARGET, 0.3 * TARGET, TARGET, k) == pytest.approx(expected_tokens(0.7, k))
+    assert tokens_per_round(0.7 * TARGET, 0.3 * TARGET, TARGET, k) == pytest.approx(
+        expected_tokens(0.7, k)
+    )
 
 
 def test_without_drafts_rounds_begin_as_text_goes() -> None:

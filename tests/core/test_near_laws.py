@@ -1,7 +1,8 @@
-"""Laws that nearly agree, nearly share nothing, or nearly sum to 1: what is left over is small, and must not be thrown away.
+"""Laws that nearly agree, nearly share nothing, or nearly sum to 1: what is left over is small, and
+must not be thrown away.
 
-A round's law is summed over every outcome and must be the target's to 1e-14, so a threshold on a mass shows wherever it is
-above the masses tried here."""
+A round's law is summed over every outcome and must be the target's to 1e-14, so a threshold on a
+mass shows wherever it is above the masses tried here."""
 
 from __future__ import annotations
 
@@ -20,14 +21,19 @@ from one_round import normalised, tv_of_round
 
 MASSES = (1e-3, 1e-4, 1e-6, 1e-8, 1e-10, 1e-12)
 CHAINS = [
-    (name, selection) for name, rule in LOSSLESS.items() for selection in ("iid", "fixed") if selection in rule.selections
+    (name, selection)
+    for name, rule in LOSSLESS.items()
+    for selection in ("iid", "fixed")
+    if selection in rule.selections
 ]
 EXACT = 1e-14
 
 
 def target(path):
     """Depends on the path."""
-    return [np.array([0.5, 0.3, 0.2]), np.array([0.25, 0.35, 0.4])][len(path) % 2 if sum(path) % 2 else 0]
+    return [np.array([0.5, 0.3, 0.2]), np.array([0.25, 0.35, 0.4])][
+        len(path) % 2 if sum(path) % 2 else 0
+    ]
 
 
 def near(mass):
@@ -37,7 +43,8 @@ def near(mass):
 
 def apart(mass):
     """(target, draft) that have tokens of `mass` in common and no more."""
-    p, q = np.array([1 - mass, 0.5 * mass, 0.5 * mass]), np.array([mass / 3, 1 - mass, 2 * mass / 3])
+    p = np.array([1 - mass, 0.5 * mass, 0.5 * mass])
+    q = np.array([mass / 3, 1 - mass, 2 * mass / 3])
     return (lambda path: p), (lambda path: q)
 
 
@@ -71,7 +78,10 @@ def test_draft_laws_that_do_not_quite_sum_to_1(rule, selection, sum_):
 @pytest.mark.parametrize("wrap", [np.asarray, torch.from_numpy], ids=["numpy", "torch"])
 def test_the_builder_records_a_law_that_sums_to_1(sum_, wrap):
     law = sum_ * np.array([0.5, 0.25, 0.125, 0.125])
-    for draw in (lambda b: b.draw(wrap(law)), lambda b: b.draw_children(wrap(law), 2, "without_replacement")):
+    for draw in (
+        lambda b: b.draw(wrap(law)),
+        lambda b: b.draw_children(wrap(law), 2, "without_replacement"),
+    ):
         builder = DraftBuilder(KeyedChance(stream_key(1, 0), 4), depth=1, vocab_size=4, max_nodes=2)
         draw(builder)
         recorded = builder.build().laws[ROOT]

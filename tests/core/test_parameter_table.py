@@ -1,4 +1,5 @@
-"""A sampling parameter is whole: checked, asked for at every door, proven; a place that is missing is named."""
+"""A sampling parameter is whole: checked, asked for at every door, proven; a place that is missing
+is named."""
 
 from __future__ import annotations
 
@@ -20,15 +21,23 @@ READ = {
     "suppress_tokens": [1],
     "stop_strings": ["x"],
 }
-"""Values that transformers' own types ask for; 2 serves for the others, and 0.5 for probabilities."""
+"""Values that transformers' own types ask for; 2 serves for the others, and 0.5 for
+probabilities."""
 OFTEN = {"top_p": 0.5, "min_p": 0.5}
 
 
 def missing_places(params_class, stated, cases):
-    """A sentence for everything that a parameter lacks. cases: name -> parameters that are proven."""
+    """A sentence for everything that a parameter lacks. cases: name -> parameters that are
+    proven."""
     found = {spec.name: spec for spec in fields(params_class)}
-    yield from (f"{name} has no entry in PARAMETERS (core/parameters.py)" for name in found.keys() - stated.keys())
-    yield from (f"{name} is no field of SamplingParams (core/params.py)" for name in stated.keys() - found.keys())
+    yield from (
+        f"{name} has no entry in PARAMETERS (core/parameters.py)"
+        for name in found.keys() - stated.keys()
+    )
+    yield from (
+        f"{name} is no field of SamplingParams (core/params.py)"
+        for name in stated.keys() - found.keys()
+    )
     for name, one in stated.items():
         if name not in found:
             continue
@@ -36,7 +45,11 @@ def missing_places(params_class, stated, cases):
             yield f"{name} is not told of in the docstring of SamplingParams"
         default = found[name].default
         used = any(getattr(case, name, default) not in (default, (), {}) for case in cases.values())
-        if one.role == "law" and not used and not (isinstance(one.proof, No) and "becomes" in one.proof.reason):
+        if (
+            one.role == "law"
+            and not used
+            and not (isinstance(one.proof, No) and "becomes" in one.proof.reason)
+        ):
             yield f"{name} shapes a token's law and has no case in the proof"
 
 
@@ -44,11 +57,20 @@ def test_nothing_is_missing():
     assert list(missing_places(SamplingParams, PARAMETERS, table.PARAMETERS)) == []
 
 
-TOY = Parameter(lambda name, value: value, "law", Flag(float, "X", "A toy."), "typical_p", "typical_p", {"typical_p": 0.5})
+TOY = Parameter(
+    lambda name, value: value,
+    "law",
+    Flag(float, "X", "A toy."),
+    "typical_p",
+    "typical_p",
+    {"typical_p": 0.5},
+)
 
 
 def test_each_missing_place_is_named():
-    wider = make_dataclass("Wider", [("typical_p", float, 1.0)], bases=(SamplingParams,), frozen=True, kw_only=True)
+    wider = make_dataclass(
+        "Wider", [("typical_p", float, 1.0)], bases=(SamplingParams,), frozen=True, kw_only=True
+    )
     wider.__doc__ = SamplingParams.__doc__
     said = list(missing_places(wider, PARAMETERS, table.PARAMETERS))
     assert said == ["typical_p has no entry in PARAMETERS (core/parameters.py)"]
@@ -60,9 +82,19 @@ def test_each_missing_place_is_named():
         "typical_p shapes a token's law and has no case in the proof",
     ]
     unproven = replace(TOY, proof=No("forgotten"))
-    assert "no case in the proof" in list(missing_places(wider, PARAMETERS | {"typical_p": unproven}, table.PARAMETERS))[-1]
+    assert (
+        "no case in the proof"
+        in list(missing_places(wider, PARAMETERS | {"typical_p": unproven}, table.PARAMETERS))[-1]
+    )
     for place in ("flag", "transformers", "server", "proof"):
-        given = {"check": TOY.check, "role": "law", "flag": TOY.flag, "transformers": "x", "server": "x", "proof": {}}
+        given = {
+            "check": TOY.check,
+            "role": "law",
+            "flag": TOY.flag,
+            "transformers": "x",
+            "server": "x",
+            "proof": {},
+        }
         del given[place]
         with pytest.raises(TypeError, match=place):
             Parameter(**given)
@@ -70,11 +102,15 @@ def test_each_missing_place_is_named():
 
 def test_every_flag_is_there():
     flags = LAW_FLAGS | END_FLAGS | TEXT_FLAGS
-    stated = {one.flag.name or name for name, one in PARAMETERS.items() if isinstance(one.flag, Flag)}
+    stated = {
+        one.flag.name or name for name, one in PARAMETERS.items() if isinstance(one.flag, Flag)
+    }
     assert flags.keys() == stated
 
 
-@pytest.mark.parametrize("name", [name for name, one in PARAMETERS.items() if isinstance(one.transformers, str)])
+@pytest.mark.parametrize(
+    "name", [name for name, one in PARAMETERS.items() if isinstance(one.transformers, str)]
+)
 def test_what_transformers_calls_it_is_read(name):
     theirs = PARAMETERS[name].transformers
     plain = sampling_fields(SimpleNamespace(do_sample=True), 1, {})
@@ -83,7 +119,12 @@ def test_what_transformers_calls_it_is_read(name):
 
 
 def test_what_a_server_is_asked_has_the_servers_names():
-    assert server_fields() == {one.server: name for name, one in PARAMETERS.items() if not isinstance(one.server, No)}
+    assert server_fields() == {
+        one.server: name for name, one in PARAMETERS.items() if not isinstance(one.server, No)
+    }
     sent = request_body("m", "p", SamplingParams(temperature=0.5, stop=["x"], seed=3))
-    assert sent.keys() - {"model", "prompt", "stream", "stream_options", "return_token_ids"} <= server_fields().keys()
+    assert (
+        sent.keys() - {"model", "prompt", "stream", "stream_options", "return_token_ids"}
+        <= server_fields().keys()
+    )
     assert (sent["temperature"], sent["stop"], sent["seed"]) == (0.5, ["x"], 3)

@@ -1,4 +1,5 @@
-"""Every field of SamplingParams: what is taken, in which form it is kept, and the sentence a wrong value gets."""
+"""Every field of SamplingParams: what is taken, in which form it is kept, and the sentence a wrong
+value gets."""
 
 from __future__ import annotations
 
@@ -65,8 +66,12 @@ def test_every_field_has_wrong_values_here() -> None:
     assert set(WRONG) == {spec.name for spec in dataclasses.fields(SamplingParams)}
 
 
-@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in WRONG.items() for value in values])
-def test_a_wrong_value_is_refused_by_field_value_and_what_is_allowed(name: str, value: object) -> None:
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name, values in WRONG.items() for value in values]
+)
+def test_a_wrong_value_is_refused_by_field_value_and_what_is_allowed(
+    name: str, value: object
+) -> None:
     with pytest.raises(UsageError) as refused:
         SamplingParams(**{name: value})
     message = str(refused.value)
@@ -81,14 +86,26 @@ def test_a_wrong_value_is_refused_by_field_value_and_what_is_allowed(name: str, 
         ({"temperature": -0.5}, "temperature is -0.5; allowed: a finite number >= 0 (0 is greedy)"),
         ({"top_p": 0}, "top_p is 0; allowed: a number > 0 and <= 1"),
         ({"stop": ["a", ""]}, "stop is ['a', '']; allowed: a list of non-empty strings"),
-        ({"logit_bias": {7: INF}}, "logit_bias[7] is inf; allowed: a number from -1e30 to 1e30, or -inf"),
-        ({"allowed_token_ids": []}, "allowed_token_ids is []; allowed: a non-empty list of token ids, or None for all"),
+        (
+            {"logit_bias": {7: INF}},
+            "logit_bias[7] is inf; allowed: a number from -1e30 to 1e30, or -inf",
+        ),
+        (
+            {"allowed_token_ids": []},
+            "allowed_token_ids is []; allowed: a non-empty list of token ids, or None for all",
+        ),
         ({"min_tokens": 20}, "min_tokens is 20; allowed: at most max_tokens, which is 16"),
         (
             {"n": 2, "temperature": 0},
-            "n is 2; allowed: 1 at temperature 0, where every text is the same; for several, give a temperature above 0",
+            (
+                "n is 2; allowed: 1 at temperature 0, where every text is the same; for "
+                "several, give a temperature above 0"
+            ),
         ),
-        ({"seed": 2**64}, f"seed is {2**64}; allowed: an integer of 64 bits, or None for a fresh one"),
+        (
+            {"seed": 2**64},
+            f"seed is {2**64}; allowed: an integer of 64 bits, or None for a fresh one",
+        ),
     ],
 )
 def test_the_sentence(fields: dict[str, object], message: str) -> None:
@@ -116,7 +133,11 @@ def test_a_long_value_is_not_printed_whole() -> None:
         ("top_p", 5e-324, 5e-324),
         ("min_p", 1, 1.0),
         ("presence_penalty", -2, -2.0),
-        ("logit_bias", {"50256": -100, 3: -INF, np.int64(4): 0.5}, {50256: -100.0, 3: -INF, 4: 0.5}),
+        (
+            "logit_bias",
+            {"50256": -100, 3: -INF, np.int64(4): 0.5},
+            {50256: -100.0, 3: -INF, 4: 0.5},
+        ),
         ("logit_bias", None, {}),
         ("bad_words_ids", [[4, 5], (9,), [4, 5]], ((4, 5), (9,))),
         ("bad_words", ["a", "b", "a"], ("a", "b")),
@@ -144,16 +165,34 @@ def test_a_right_value_is_kept_in_plain_form(name: str, given: object, kept: obj
 
 def test_defaults_are_those_of_vllm() -> None:
     params = SamplingParams()
-    assert (params.temperature, params.top_k, params.top_p, params.min_p, params.repetition_penalty) == (1.0, 0, 1.0, 0.0, 1.0)
-    assert (params.n, params.max_tokens, params.min_tokens, params.seed, params.logprobs) == (1, 16, 0, None, None)
-    assert (params.skip_special_tokens, params.ignore_eos, params.include_stop_str_in_output) == (True, False, False)
+    assert (
+        params.temperature,
+        params.top_k,
+        params.top_p,
+        params.min_p,
+        params.repetition_penalty,
+    ) == (1.0, 0, 1.0, 0.0, 1.0)
+    assert (params.n, params.max_tokens, params.min_tokens, params.seed, params.logprobs) == (
+        1,
+        16,
+        0,
+        None,
+        None,
+    )
+    assert (params.skip_special_tokens, params.ignore_eos, params.include_stop_str_in_output) == (
+        True,
+        False,
+        False,
+    )
 
 
 def test_the_record_is_frozen_hashable_and_travels() -> None:
     params = SamplingParams(logit_bias={3: 1.0}, stop=["a"], bad_words_ids=[[1, 2]])
     with pytest.raises(dataclasses.FrozenInstanceError):
         params.temperature = 2.0  # type: ignore[misc]
-    assert hash(params) == hash(SamplingParams(logit_bias={3: 1.0}, stop="a", bad_words_ids=[(1, 2)]))
+    assert hash(params) == hash(
+        SamplingParams(logit_bias={3: 1.0}, stop="a", bad_words_ids=[(1, 2)])
+    )
     assert pickle.loads(pickle.dumps(params)) == params
     assert dataclasses.replace(params, top_k=3).logit_bias == {3: 1.0}
 
@@ -167,9 +206,14 @@ def test_the_callers_lists_are_not_kept() -> None:
 
 
 def test_from_dict_reads_json() -> None:
-    text = '{"temperature": 1, "stop": "\\n", "logit_bias": {"7": -100}, "max_tokens": null, "seed": 3}'
+    text = (
+        '{"temperature": 1, "stop": "\\n", "logit_bias": {"7": -100}, "max_tokens": null, '
+        '"seed": 3}'
+    )
     params = SamplingParams.from_dict(json.loads(text))
-    assert params == SamplingParams(temperature=1.0, stop=["\n"], logit_bias={7: -100.0}, max_tokens=None, seed=3)
+    assert params == SamplingParams(
+        temperature=1.0, stop=["\n"], logit_bias={7: -100.0}, max_tokens=None, seed=3
+    )
 
 
 @pytest.mark.parametrize(
@@ -196,7 +240,16 @@ def test_from_dict_wants_a_mapping() -> None:
 class Words:
     """A tokenizer by table; `encode` must be asked not to add special tokens."""
 
-    table = {"cat": [7], " cat": [17], "dog": [8, 9], " dog": [18], "sun": [5], " sun": [1, 5], "": [], " ": [1]}
+    table = {
+        "cat": [7],
+        " cat": [17],
+        "dog": [8, 9],
+        " dog": [18],
+        "sun": [5],
+        " sun": [1, 5],
+        "": [],
+        " ": [1],
+    }
 
     def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
         assert not add_special_tokens
@@ -212,13 +265,16 @@ def test_resolve_encodes_bad_words_with_and_without_a_leading_space() -> None:
 
 
 def test_resolve_refuses_a_word_without_tokens() -> None:
-    with pytest.raises(UsageError, match=r"bad_words is '  '; allowed: strings that the tokenizer turns into"):
+    with pytest.raises(
+        UsageError, match=r"bad_words is '  '; allowed: strings that the tokenizer turns into"
+    ):
         SamplingParams(bad_words=["  "]).resolve(Words())
 
 
 def test_parameters_load_neither_numpy_nor_torch() -> None:
     code = (
-        "import sys; import draftproof.core.params; print([m for m in ('numpy', 'torch', 'transformers') if m in sys.modules])"
+        "import sys; import draftproof.core.params; print([m for m in ('numpy', 'torch', "
+        "'transformers') if m in sys.modules])"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "[]"

@@ -1,4 +1,5 @@
-"""Repetition, presence and frequency penalties against their formulas, and counts that follow any change of context."""
+"""Repetition, presence and frequency penalties against their formulas, and counts that follow any
+change of context."""
 
 from __future__ import annotations
 
@@ -16,12 +17,19 @@ from draftproof.core.penalties import Penalties
 from draftproof.core.records import Array
 
 
-def penalised_by_formula(row: Array, params: SamplingParams, prompt: Sequence[int], generated: Sequence[int]) -> Array:
-    """As vLLM and the OpenAI API write it: repetition over both, the other two over the generated tokens."""
+def penalised_by_formula(
+    row: Array, params: SamplingParams, prompt: Sequence[int], generated: Sequence[int]
+) -> Array:
+    """As vLLM and the OpenAI API write it: repetition over both, the other two over the generated
+    tokens."""
     row = row.copy()
     for token in {*prompt, *generated}:
         if token < len(row):
-            row[token] = row[token] * params.repetition_penalty if row[token] < 0 else row[token] / params.repetition_penalty
+            row[token] = (
+                row[token] * params.repetition_penalty
+                if row[token] < 0
+                else row[token] / params.repetition_penalty
+            )
     for token, count in Counter(generated).items():
         if token < len(row):
             row[token] = row[token] - params.frequency_penalty * count
@@ -46,13 +54,20 @@ def test_every_row_is_penalised_by_its_own_history(params: SamplingParams, libra
     penalties = Penalties(params, num_prompt_tokens=4, vocab_size=9)
     context = [dice.randrange(11) for _ in range(4)]
     for _ in range(60):
-        if dice.random() < 0.2:  # something else than growth: another request's context, or one cut short
-            context = context[: dice.randint(4, len(context))] + [dice.randrange(11) for _ in range(dice.randint(0, 3))]
-        context += [dice.randrange(11) for _ in range(dice.randint(0, 2))]  # 9 and 10 have no row in the output layer
+        if (
+            dice.random() < 0.2
+        ):  # something else than growth: another request's context, or one cut short
+            context = context[: dice.randint(4, len(context))] + [
+                dice.randrange(11) for _ in range(dice.randint(0, 3))
+            ]
+        context += [
+            dice.randrange(11) for _ in range(dice.randint(0, 2))
+        ]  # 9 and 10 have no row in the output layer
         paths = [tuple(dice.randrange(11) for _ in range(depth)) for depth in (0, 1, 2, 5)]
         x = rng.standard_normal((4, 9))
         expected = [
-            penalised_by_formula(row, params, context[:4], [*context[4:], *path]) for row, path in zip(x, paths, strict=True)
+            penalised_by_formula(row, params, context[:4], [*context[4:], *path])
+            for row, path in zip(x, paths, strict=True)
         ]
         given = torch.from_numpy(x.copy()) if library == "torch" else x.copy()
         penalties.apply(given, context, paths)
@@ -83,7 +98,11 @@ def test_counts_follow_any_sequence_of_contexts(kind: type) -> None:
         assert history.seen == Counter(t for t in context if t < 6)
         assert history.generated == Counter(t for t in context[3:] if t < 6)
         x = np.zeros((1, 6), dtype=np.float32)
-        counts = dict(zip(history.generated_ids(x).tolist(), history.generated_counts(x).tolist(), strict=True))
+        counts = dict(
+            zip(
+                history.generated_ids(x).tolist(), history.generated_counts(x).tolist(), strict=True
+            )
+        )
         assert counts == history.generated
         assert sorted(history.seen_ids(x).tolist()) == sorted(history.seen)
 

@@ -22,7 +22,9 @@ def test_dtypes(make: Any) -> None:
     law = pipeline(temperature=0.5).law(logits, CONTEXT)
     wide = logits.dtype in (np.float64, torch.float64)
     expected = torch.float64 if wide else torch.float32
-    assert law.dtype == (expected if isinstance(logits, torch.Tensor) else np.float64 if wide else np.float32)
+    assert law.dtype == (
+        expected if isinstance(logits, torch.Tensor) else np.float64 if wide else np.float32
+    )
     exact = np.exp(2 * np.array([1.0, 2.0, 3.0, -1.0]))
     np.testing.assert_allclose(np.asarray(law), exact / exact.sum(), rtol=1e-15 if wide else 1e-6)
 
@@ -45,13 +47,18 @@ def test_rows_together_equal_rows_alone_to_the_bit(fields: dict[str, Any]) -> No
     logits = torch.from_numpy(np.random.default_rng(3).standard_normal((4, 8)).astype(np.float32))
     paths = [(), (3,), (3, 0), (3, 3, 1)]
     together = laws.laws(logits, CONTEXT, paths)
-    alone = torch.stack([laws.law(row, CONTEXT, path) for row, path in zip(logits, paths, strict=True)])
+    alone = torch.stack(
+        [laws.law(row, CONTEXT, path) for row, path in zip(logits, paths, strict=True)]
+    )
     assert torch.equal(together, alone)
-    committed = torch.stack([laws.law(row, [*CONTEXT, *path]) for row, path in zip(logits, paths, strict=True)])
+    committed = torch.stack(
+        [laws.law(row, [*CONTEXT, *path]) for row, path in zip(logits, paths, strict=True)]
+    )
     assert torch.equal(together, committed)
     tokens = laws.greedy_tokens(logits, CONTEXT, paths)
     assert tokens == [
-        laws.greedy_tokens(row[None], [*CONTEXT, *path], [()])[0] for row, path in zip(logits, paths, strict=True)
+        laws.greedy_tokens(row[None], [*CONTEXT, *path], [()])[0]
+        for row, path in zip(logits, paths, strict=True)
     ]
 
 
@@ -60,10 +67,13 @@ def test_numpy_and_torch_agree(fields: dict[str, Any]) -> None:
     laws = pipeline(8, **fields)
     logits = np.random.default_rng(4).standard_normal((50, 8)).round(1)
     paths = [(3, 0)] * 50
-    ours, theirs = laws.laws(logits, CONTEXT, paths), laws.laws(torch.from_numpy(logits), CONTEXT, paths).numpy()
+    ours = laws.laws(logits, CONTEXT, paths)
+    theirs = laws.laws(torch.from_numpy(logits), CONTEXT, paths).numpy()
     assert ((ours == 0) == (theirs == 0)).all()
     np.testing.assert_allclose(ours, theirs, rtol=1e-15)
-    assert laws.greedy_tokens(logits, CONTEXT, paths) == laws.greedy_tokens(torch.from_numpy(logits), CONTEXT, paths)
+    assert laws.greedy_tokens(logits, CONTEXT, paths) == laws.greedy_tokens(
+        torch.from_numpy(logits), CONTEXT, paths
+    )
 
 
 def test_a_truncated_law_has_the_same_bits_in_numpy_and_torch() -> None:
@@ -74,7 +84,9 @@ def test_a_truncated_law_has_the_same_bits_in_numpy_and_torch() -> None:
 
 @makers
 @pytest.mark.parametrize("temperature", [5e-324, 1e-310, 1e-200, 1e-46, 1e-40, 1e-20, 1e-5])
-def test_any_positive_temperature_is_finite_and_shares_between_equal_tops(make: Any, temperature: float) -> None:
+def test_any_positive_temperature_is_finite_and_shares_between_equal_tops(
+    make: Any, temperature: float
+) -> None:
     law = pipeline(5, temperature=temperature).law(make([1.0, 3.0, 3.0, 2.0, -INF]), CONTEXT)
     assert law.tolist() == [0, 0.5, 0.5, 0, 0]
 
@@ -82,7 +94,9 @@ def test_any_positive_temperature_is_finite_and_shares_between_equal_tops(make: 
 @makers
 def test_a_huge_temperature_is_uniform_over_what_is_allowed(make: Any) -> None:
     for temperature in (1e20, 1e35, 1e39, 1e100, 1e308):
-        law = pipeline(temperature=temperature, suppress_tokens=[2]).law(make([-900.0, 3.0, 5.0, 800.0]), CONTEXT)
+        law = pipeline(temperature=temperature, suppress_tokens=[2]).law(
+            make([-900.0, 3.0, 5.0, 800.0]), CONTEXT
+        )
         np.testing.assert_allclose(np.asarray(law), [1 / 3, 1 / 3, 0, 1 / 3], rtol=1e-6)
 
 
@@ -96,7 +110,9 @@ def test_tiny_temperatures_still_tell_tiny_differences_apart() -> None:
 
 
 def test_large_logits_do_not_overflow() -> None:
-    law = pipeline(temperature=0.01).law(np.array([1e38, 1e38, -3e38, 0], dtype=np.float32), CONTEXT)
+    law = pipeline(temperature=0.01).law(
+        np.array([1e38, 1e38, -3e38, 0], dtype=np.float32), CONTEXT
+    )
     assert law.tolist() == [0.5, 0.5, 0, 0]
 
 
@@ -110,7 +126,9 @@ def test_greedy_takes_the_lowest_id_among_equal_tops(make: Any) -> None:
 
 
 def test_reads_history() -> None:
-    assert not pipeline(temperature=0.7, top_p=0.9, logit_bias={1: 1.0}, suppress_tokens=[2], bad_words_ids=[[3]]).reads_history
+    assert not pipeline(
+        temperature=0.7, top_p=0.9, logit_bias={1: 1.0}, suppress_tokens=[2], bad_words_ids=[[3]]
+    ).reads_history
     assert not pipeline(min_tokens=3).reads_history  # there is no end token to hold back
     for fields in (
         {"repetition_penalty": 1.1},
@@ -125,16 +143,24 @@ def test_reads_history() -> None:
 
 
 @makers
-@pytest.mark.parametrize("fields", [{}, {"temperature": 0}, {"top_k": 2}, {"top_p": 0.5}, {"min_p": 0.1}, {"temperature": 0.3}])
+@pytest.mark.parametrize(
+    "fields",
+    [{}, {"temperature": 0}, {"top_k": 2}, {"top_p": 0.5}, {"min_p": 0.1}, {"temperature": 0.3}],
+)
 @pytest.mark.parametrize(
     ("values", "what"),
     [
-        ([1.0, math.nan, 0.0, 0.0], r"row 1, for position 4, hold NaN \(first at token 1\): the model is at fault"),
+        (
+            [1.0, math.nan, 0.0, 0.0],
+            r"row 1, for position 4, hold NaN \(first at token 1\): the model is at fault",
+        ),
         ([1.0, 0.0, INF, 0.0], r"row 1, for position 4, hold \+inf \(first at token 2\)"),
         ([-INF] * 4, "row 1, for position 4, are all -inf: the model allows no token"),
     ],
 )
-def test_invalid_rows_are_named(make: Any, fields: dict[str, Any], values: list[float], what: str) -> None:
+def test_invalid_rows_are_named(
+    make: Any, fields: dict[str, Any], values: list[float], what: str
+) -> None:
     rows = make([[0.0, 1.0, 2.0, 3.0], values])
     laws = pipeline(**fields)
     with pytest.raises(InvalidLogitsError, match=what):
@@ -146,9 +172,15 @@ def test_invalid_rows_are_named(make: Any, fields: dict[str, Any], values: list[
 
 
 def test_a_row_left_empty_by_bans_is_named_as_such() -> None:
-    laws = pipeline(allowed_token_ids=[1, 2], bad_words_ids=[[3, 2]], min_tokens=9, stop_token_ids=[1])
+    laws = pipeline(
+        allowed_token_ids=[1, 2], bad_words_ids=[[3, 2]], min_tokens=9, stop_token_ids=[1]
+    )
     with pytest.raises(
-        InvalidLogitsError, match="position 3, are all -inf after bans, grammar and logits processors: no token is allowed"
+        InvalidLogitsError,
+        match=(
+            "position 3, are all -inf after bans, grammar and logits processors: no token is "
+            "allowed"
+        ),
     ):
         laws.law(np.zeros(4), CONTEXT)
     laws = pipeline(suppress_tokens=[0])
@@ -157,12 +189,24 @@ def test_a_row_left_empty_by_bans_is_named_as_such() -> None:
 
 
 @pytest.mark.parametrize(
-    "fields", [{"allowed_token_ids": [1]}, {"allowed_token_ids": [1, 2], "stop_token_ids": [2]}, {"suppress_tokens": [0, 2, 3]}]
+    "fields",
+    [
+        {"allowed_token_ids": [1]},
+        {"allowed_token_ids": [1, 2], "stop_token_ids": [2]},
+        {"suppress_tokens": [0, 2, 3]},
+    ],
 )
 def test_ends_alone_cannot_fill_min_tokens(fields: dict[str, Any]) -> None:
     """Refused when the request is made, and not by a row without a token in the first pass."""
-    with pytest.raises(UsageError, match="min_tokens is 3, and every token left to sample ends the text"):
-        LawPipeline(SamplingParams(min_tokens=3, **fields), num_prompt_tokens=1, vocab_size=4, eos_token_ids=(1,))
+    with pytest.raises(
+        UsageError, match="min_tokens is 3, and every token left to sample ends the text"
+    ):
+        LawPipeline(
+            SamplingParams(min_tokens=3, **fields),
+            num_prompt_tokens=1,
+            vocab_size=4,
+            eos_token_ids=(1,),
+        )
     LawPipeline(SamplingParams(**fields), num_prompt_tokens=1, vocab_size=4, eos_token_ids=(1,))
 
 
@@ -170,9 +214,14 @@ def test_nan_made_by_a_processor_or_warper_is_named_as_such() -> None:
     def broken(ids: Array, scores: Array) -> Array:
         return scores * math.nan
 
-    with pytest.raises(InvalidLogitsError, match="hold NaN after biases, penalties and logits processors, but not before"):
+    with pytest.raises(
+        InvalidLogitsError,
+        match="hold NaN after biases, penalties and logits processors, but not before",
+    ):
         pipeline(logits_processors=[broken]).law(np.zeros(4), CONTEXT)
-    with pytest.raises(InvalidLogitsError, match="the logits warpers left no token or NaN at position 3"):
+    with pytest.raises(
+        InvalidLogitsError, match="the logits warpers left no token or NaN at position 3"
+    ):
         pipeline(logits_warpers=[broken]).law(np.zeros(4), CONTEXT)
     with pytest.raises(InvalidLogitsError, match=r"hold \+inf after biases"):
         pipeline(repetition_penalty=1e-6).law(np.array([0, 1e35, 0, 0], dtype=np.float32), CONTEXT)
@@ -230,7 +279,10 @@ def test_a_processor_with_a_wrong_result_is_named(result: Any) -> None:
     def wrong(ids: Array, scores: Array) -> Any:
         return result
 
-    with pytest.raises(UsageError, match=r"the logits processor wrong returned .*; allowed: scores of shape \[1, 4\]"):
+    with pytest.raises(
+        UsageError,
+        match=r"the logits processor wrong returned .*; allowed: scores of shape \[1, 4\]",
+    ):
         pipeline(logits_processors=[wrong]).law(np.zeros(4), CONTEXT)
 
 
@@ -244,6 +296,13 @@ def test_warpers_see_removed_tokens_as_minus_infinity_and_not_when_greedy() -> N
     logits = np.array([1.0, 3.0, 2.0, 2.5])
     law = pipeline(logits_warpers=[warper], temperature=0.5, top_k=2).law(logits, CONTEXT)
     assert seen == [[-INF, 0.0, -INF, -1.0]]
-    np.testing.assert_allclose(law, [0, 1 / (1 + math.exp(-2)), 0, 1 / (1 + math.exp(2))], rtol=1e-15)
-    assert pipeline(logits_warpers=[warper], temperature=0).law(logits, CONTEXT).tolist() == [0, 1, 0, 0]
+    np.testing.assert_allclose(
+        law, [0, 1 / (1 + math.exp(-2)), 0, 1 / (1 + math.exp(2))], rtol=1e-15
+    )
+    assert pipeline(logits_warpers=[warper], temperature=0).law(logits, CONTEXT).tolist() == [
+        0,
+        1,
+        0,
+        0,
+    ]
     assert len(seen) == 1

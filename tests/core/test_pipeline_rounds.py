@@ -1,4 +1,5 @@
-"""LawPipeline on the rows of a round: the field's bug reports at the level of laws, what it forbids, and accelerators."""
+"""LawPipeline on the rows of a round: the field's bug reports at the level of laws, what it
+forbids, and accelerators."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ def test_min_p_and_logit_bias_hold_at_every_row_of_a_round() -> None:
 
 @pytest.mark.parametrize(("penalty", "ones"), [(0.25, 5), (0.5, 3)])
 def test_a_frequency_penalty_counts_each_drafted_token_once(penalty: float, ones: int) -> None:
-    """Token 1 loops at 3.0 beside token 2 at 1.9: the switch comes after the same number of ones for every draft length."""
+    """Token 1 loops at 3.0 beside token 2 at 1.9: the switch comes after the same number of ones
+    for every draft length."""
     row = np.array([0.0, 3.0, 1.9, 0.0])
     laws = pipeline(temperature=0, frequency_penalty=penalty)
     plain = [0]
@@ -59,7 +61,13 @@ def test_suppressed_tokens_and_bad_words_have_no_probability_on_drafted_rows() -
 def test_a_bad_word_of_three_tokens_ends_after_its_first_two_alone() -> None:
     laws = pipeline(10, bad_words_ids=[[3, 4, 5]])
     paths = [(), (4,), (3, 4), (3,), (9, 4)]
-    assert (laws.laws(np.zeros((5, 10)), [1, 2], paths)[:, 5] == 0).tolist() == [False, False, True, False, False]
+    assert (laws.laws(np.zeros((5, 10)), [1, 2], paths)[:, 5] == 0).tolist() == [
+        False,
+        False,
+        True,
+        False,
+        False,
+    ]
     assert [laws.forbids(5, [1, 2], path) for path in paths] == [False, False, True, False, False]
     assert laws.forbids(5, [1, 3], (4,)) and not laws.forbids(5, [3, 1], (4,))
 
@@ -72,7 +80,10 @@ def test_forbids_says_exactly_where_the_law_of_equal_logits_is_zero() -> None:
     for _ in range(200):
         fields: dict[str, Any] = {
             "logit_bias": {t: dice.choice([-INF, 1.0, 0.0]) for t in dice.sample(range(6), 2)},
-            "bad_words_ids": [[dice.randrange(6) for _ in range(dice.randint(1, 3))] for _ in range(dice.randint(0, 4))],
+            "bad_words_ids": [
+                [dice.randrange(6) for _ in range(dice.randint(1, 3))]
+                for _ in range(dice.randint(0, 4))
+            ],
             "suppress_tokens": dice.sample(range(6), dice.randint(0, 1)),
             "allowed_token_ids": dice.choice([None, dice.sample(range(6), 5)]),
             "min_tokens": dice.randint(0, 4),
@@ -81,7 +92,9 @@ def test_forbids_says_exactly_where_the_law_of_equal_logits_is_zero() -> None:
         try:
             laws = pipeline(6, num_prompt_tokens=2, eos=(dice.randrange(6),), **fields)
         except UsageError as error:
-            assert "leave no token" in str(error) or "every token left to sample ends the text" in str(error)
+            assert "leave no token" in str(
+                error
+            ) or "every token left to sample ends the text" in str(error)
             continue
         context = [dice.randrange(6) for _ in range(dice.randint(2, 5))]
         path = tuple(dice.randrange(6) for _ in range(dice.randint(0, 3)))
@@ -101,7 +114,12 @@ def test_forbids_ids_that_are_no_tokens() -> None:
 
 def test_min_tokens_holds_back_eos_and_stop_ids_until_enough_are_generated() -> None:
     laws = pipeline(4, num_prompt_tokens=2, eos=(0, 99), min_tokens=2, stop_token_ids=[3])
-    for context, path, held in [([1, 1], (), True), ([1, 1], (1,), True), ([1, 1], (1, 1), False), ([1, 1, 1, 1], (), False)]:
+    for context, path, held in [
+        ([1, 1], (), True),
+        ([1, 1], (1,), True),
+        ([1, 1], (1, 1), False),
+        ([1, 1, 1, 1], (), False),
+    ]:
         law = laws.law(np.zeros(4), context, path)
         assert law.tolist() == ([0, 0.5, 0.5, 0] if held else [0.25] * 4)
         assert laws.forbids(0, context, path) is held
@@ -123,7 +141,9 @@ def on_device(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @any_fields
-def test_the_accelerated_laws_are_the_same(request: pytest.FixtureRequest, fields: dict[str, Any]) -> None:
+def test_the_accelerated_laws_are_the_same(
+    request: pytest.FixtureRequest, fields: dict[str, Any]
+) -> None:
     logits = torch.from_numpy(np.random.default_rng(6).standard_normal((40, 8)))
     paths = [(3, 0)] * 20 + [()] * 20
     expected = pipeline(8, **fields).laws(logits, CONTEXT, paths)
@@ -139,9 +159,14 @@ def test_the_accelerated_laws_are_the_same(request: pytest.FixtureRequest, field
     laws.check()
 
 
-@pytest.mark.parametrize("fields", [{}, {"temperature": 0}, {"top_k": 2}, {"top_p": 0.5}, {"temperature": 0.3, "min_p": 0.1}])
+@pytest.mark.parametrize(
+    "fields",
+    [{}, {"temperature": 0}, {"top_k": 2}, {"top_p": 0.5}, {"temperature": 0.3, "min_p": 0.1}],
+)
 @pytest.mark.parametrize("bad", [math.nan, INF, -INF])
-def test_on_an_accelerator_invalid_rows_are_raised_by_check(on_device: None, fields: dict[str, Any], bad: float) -> None:
+def test_on_an_accelerator_invalid_rows_are_raised_by_check(
+    on_device: None, fields: dict[str, Any], bad: float
+) -> None:
     laws = pipeline(**fields)
     row = torch.full((4,), bad if bad == -INF else 0.0)
     row[2] = bad

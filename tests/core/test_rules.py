@@ -1,4 +1,5 @@
-"""The rules one round at a time: published numbers, optimality, degenerate laws. Their exactness is proven in tests/exact."""
+"""The rules one round at a time: published numbers, optimality, degenerate laws. Their exactness is
+proven in tests/exact."""
 
 from __future__ import annotations
 
@@ -37,7 +38,9 @@ def expected_accepted(rule, target, draft, length):
         builder = DraftBuilder(chance, depth=length, vocab_size=len(draft))
         while builder.go_on(draft):
             builder.draw(draft)
-        return len(RULES[rule].verify(builder.build(), Rows(np.tile(target, (length + 1, 1))), chance).path)
+        return len(
+            RULES[rule].verify(builder.build(), Rows(np.tile(target, (length + 1, 1))), chance).path
+        )
 
     return sum(outcome.probability * accepted for outcome, accepted in outcomes(run, 5))
 
@@ -47,14 +50,18 @@ def test_block_on_its_papers_toy():
     target, draft = np.array([1 / 3, 2 / 3]), np.array([2 / 3, 1 / 3])
     assert expected_accepted("token", target, draft, 2) == pytest.approx(10 / 9, abs=1e-12)
     assert expected_accepted("block", target, draft, 2) == pytest.approx(11 / 9, abs=1e-12)
-    assert expected_accepted("match", target, draft, 2) == pytest.approx(4 / 9 + (4 / 9) ** 2, abs=1e-12)
+    assert expected_accepted("match", target, draft, 2) == pytest.approx(
+        4 / 9 + (4 / 9) ** 2, abs=1e-12
+    )
 
 
 @pytest.mark.parametrize("seed", range(30))
 def test_block_accepts_no_less_than_token_and_token_no_less_than_match(seed):
     rng = np.random.default_rng(seed)
     target, draft = rng.dirichlet(np.ones(3)), rng.dirichlet(np.ones(3))
-    match, token, block = (expected_accepted(rule, target, draft, 3) for rule in ("match", "token", "block"))
+    match, token, block = (
+        expected_accepted(rule, target, draft, 3) for rule in ("match", "token", "block")
+    )
     assert match <= token + 1e-12 <= block + 2e-12
     overlap = float(np.minimum(target, draft).sum())
     assert token == pytest.approx(sum(overlap**i for i in (1, 2, 3)), abs=1e-12)
@@ -62,12 +69,16 @@ def test_block_accepts_no_less_than_token_and_token_no_less_than_match(seed):
 
 @pytest.mark.parametrize("rule", sorted(RULES))
 @pytest.mark.parametrize("selection", ["iid", "fixed"])
-def test_a_forbidden_draft_is_never_accepted_and_never_replaced_by_itself(rule, selection, monkeypatch):
+def test_a_forbidden_draft_is_never_accepted_and_never_replaced_by_itself(
+    rule, selection, monkeypatch
+):
     """Even with a uniform of exactly 0: the comparison is strict."""
     monkeypatch.setattr(KeyedChance, "uniform", lambda self, purpose, node: 0.0)
     target = np.array([[0.0, 0.4, 0.6], [0.2, 0.3, 0.5]])
     laws = {ROOT: np.array([0.9, 0.05, 0.05])} if selection == "iid" else {}
-    verdict = RULES[rule].verify(Draft((0,), (-1,), laws, selection), Rows(target), KeyedChance((0, 0), 3))
+    verdict = RULES[rule].verify(
+        Draft((0,), (-1,), laws, selection), Rows(target), KeyedChance((0, 0), 3)
+    )
     assert verdict.path == ()
     assert verdict.token == 1
 
@@ -95,7 +106,9 @@ def test_numpy_and_torch_give_one_verdict(rule):
         chance = KeyedChance(stream_key(1, 0), start)
         tokens = tuple(int(chance.draw(law, 1, i)) for i, law in enumerate(laws))
         verdicts = [
-            RULES[rule].verify(Draft(tokens, (-1, 0, 1), {i - 1: q[i] for i in range(3)}, "iid"), Rows(p), chance)
+            RULES[rule].verify(
+                Draft(tokens, (-1, 0, 1), {i - 1: q[i] for i in range(3)}, "iid"), Rows(p), chance
+            )
             for p, q in ((rows, laws), (torch.from_numpy(rows), torch.from_numpy(laws)))
         ]
         assert verdicts[0] == verdicts[1]

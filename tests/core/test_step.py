@@ -1,4 +1,5 @@
-"""`speculative_step` runs the library's own rule on plain functions: exact law, its rng alone, the lab's reference as twin."""
+"""`speculative_step` runs the library's own rule on plain functions: exact law, its rng alone, the
+lab's reference as twin."""
 
 from __future__ import annotations
 
@@ -18,7 +19,14 @@ from draftproof.core.step import FunctionLaws, GeneratorChance, round_tokens, sp
 from draftproof.errors import UsageError
 from draftproof.experiments.exact import exact_law, exact_round_length, tv
 from draftproof.experiments.rounds import ROUNDS
-from draftproof.experiments.toy import PREFIX, chain_draft, chain_law, chain_target, pair_draft, pair_target
+from draftproof.experiments.toy import (
+    PREFIX,
+    chain_draft,
+    chain_law,
+    chain_target,
+    pair_draft,
+    pair_target,
+)
 
 SOLUTION = Path(__file__).parents[2] / "labs" / "14_speculative_decoding" / "solution.py"
 
@@ -36,11 +44,15 @@ def history_draft(prefix: tuple[int, ...]) -> np.ndarray:
     return law / law.sum()
 
 
-def target_law(fn: Callable[[tuple[int, ...]], np.ndarray], prefix: tuple[int, ...], num_tokens: int) -> np.ndarray:
+def target_law(
+    fn: Callable[[tuple[int, ...]], np.ndarray], prefix: tuple[int, ...], num_tokens: int
+) -> np.ndarray:
     law = fn(prefix)
     if num_tokens == 1:
         return law
-    return np.stack([law[x] * target_law(fn, (*prefix, x), num_tokens - 1) for x in range(len(law))])
+    return np.stack(
+        [law[x] * target_law(fn, (*prefix, x), num_tokens - 1) for x in range(len(law))]
+    )
 
 
 @pytest.mark.parametrize("k", range(4))
@@ -54,7 +66,9 @@ def test_the_law_is_exact_where_everything_depends_on_the_whole_prefix() -> None
 
 
 def test_round_length_is_the_formula() -> None:
-    assert exact_round_length(round_tokens, pair_target, pair_draft, (), 4) == pytest.approx(3.3616, abs=1e-12)
+    assert exact_round_length(round_tokens, pair_target, pair_draft, (), 4) == pytest.approx(
+        3.3616, abs=1e-12
+    )
 
 
 class _Coin:
@@ -93,15 +107,25 @@ def solution() -> ModuleType:
 
 
 @pytest.mark.parametrize("k", [1, 2, 3])
-@pytest.mark.parametrize("models", [(chain_target, chain_draft), (history_target, history_draft)], ids=["chain", "history"])
-def test_the_lab_reference_is_the_slow_twin(solution: ModuleType, models: tuple[Any, Any], k: int) -> None:
+@pytest.mark.parametrize(
+    "models",
+    [(chain_target, chain_draft), (history_target, history_draft)],
+    ids=["chain", "history"],
+)
+def test_the_lab_reference_is_the_slow_twin(
+    solution: ModuleType, models: tuple[Any, Any], k: int
+) -> None:
     """Equal laws of whole rounds, not only of their first tokens."""
 
     def twin(p_fn: Any, q_fn: Any, prefix: tuple[int, ...], k: int, chance: Chance) -> list[int]:
         return solution.speculative_step(p_fn, q_fn, prefix, k, _EnumeratedRng(chance))  # type: ignore[no-any-return]
 
-    assert round_laws(twin, models, k) == pytest.approx(round_laws(round_tokens, models, k), abs=1e-14)
-    assert round_laws(ROUNDS["correct"], models, k) == pytest.approx(round_laws(round_tokens, models, k), abs=1e-14)
+    assert round_laws(twin, models, k) == pytest.approx(
+        round_laws(round_tokens, models, k), abs=1e-14
+    )
+    assert round_laws(ROUNDS["correct"], models, k) == pytest.approx(
+        round_laws(round_tokens, models, k), abs=1e-14
+    )
 
 
 def round_laws(play: Any, models: tuple[Any, Any], k: int) -> dict[tuple[int, ...], float]:
@@ -114,7 +138,8 @@ def round_laws(play: Any, models: tuple[Any, Any], k: int) -> dict[tuple[int, ..
 
 
 def test_drawn_pairs_have_the_target_law() -> None:
-    """6,000 runs. An exact sampler fails in fewer than 1 of 100,000 tries; the mildest fault of `ROUNDS` is at TV 0.166."""
+    """6,000 runs. An exact sampler fails in fewer than 1 of 100,000 tries; the mildest fault of
+    `ROUNDS` is at TV 0.166."""
     rng, counts, runs = np.random.default_rng(3), np.zeros((3, 3)), 6000
     for _ in range(runs):
         out: list[int] = []
@@ -135,14 +160,24 @@ def test_all_randomness_comes_from_the_generator_given() -> None:
 
 
 def test_shape_and_public_name() -> None:
-    tokens = draftproof.speculative_step(chain_target, chain_draft, [0], np.int64(3), np.random.default_rng(0))
-    assert isinstance(tokens, list) and all(type(token) is int for token in tokens) and 1 <= len(tokens) <= 4
-    assert len(speculative_step(chain_target, chain_draft, PREFIX, 0, np.random.default_rng(0))) == 1
+    tokens = draftproof.speculative_step(
+        chain_target, chain_draft, [0], np.int64(3), np.random.default_rng(0)
+    )
+    assert (
+        isinstance(tokens, list)
+        and all(type(token) is int for token in tokens)
+        and 1 <= len(tokens) <= 4
+    )
+    assert (
+        len(speculative_step(chain_target, chain_draft, PREFIX, 0, np.random.default_rng(0))) == 1
+    )
 
 
 def test_equal_laws_accept_everything() -> None:
     rng = np.random.default_rng(0)
-    assert all(len(speculative_step(chain_target, chain_target, PREFIX, 5, rng)) == 6 for _ in range(200))
+    assert all(
+        len(speculative_step(chain_target, chain_target, PREFIX, 5, rng)) == 6 for _ in range(200)
+    )
 
 
 def test_a_token_the_target_forbids_never_comes_out() -> None:
@@ -155,7 +190,12 @@ def test_a_token_the_target_forbids_never_comes_out() -> None:
 @pytest.mark.parametrize(
     ("p", "q", "k", "sentence"),
     [
-        ([0.5, 0.4], [0.5, 0.5], 2, "p_fn's law must sum to 1 over the vocabulary, got a sum of 0.9"),
+        (
+            [0.5, 0.4],
+            [0.5, 0.5],
+            2,
+            "p_fn's law must sum to 1 over the vocabulary, got a sum of 0.9",
+        ),
         ([0.5, 0.5], [-0.5, 1.5], 2, "q_fn's law must have no negative entries, got -0.5"),
         ([0.5, 0.5], [0.5, 0.5], -1, "k must be a whole number of at least 0, got -1"),
         ([0.5, 0.5], [0.5, 0.5], 1.5, "k must be a whole number of at least 0, got 1.5"),
@@ -174,8 +214,14 @@ def test_generator_chance_keeps_the_promises_of_chance() -> None:
     assert {int(chance.draw(np.array([0.0, 1.0, 0.0]), Purpose.DRAFT, 0)) for _ in range(50)} == {1}
     assert int(chance.draw_target(np.array([1.0, 0.0]), 3)) == 0
     ones, zeros = np.ones(3), np.zeros(3)
-    assert chance.first_failure(ones, Purpose.ACCEPT) == 3 and chance.first_failure(zeros, Purpose.ACCEPT) == 0
-    assert chance.last_success(ones, Purpose.ACCEPT) == 3 and chance.last_success(zeros, Purpose.ACCEPT) == 0
+    assert (
+        chance.first_failure(ones, Purpose.ACCEPT) == 3
+        and chance.first_failure(zeros, Purpose.ACCEPT) == 0
+    )
+    assert (
+        chance.last_success(ones, Purpose.ACCEPT) == 3
+        and chance.last_success(zeros, Purpose.ACCEPT) == 0
+    )
     assert chance.last_success(np.array([1.0, 0.0, 1.0, 0.0]), Purpose.ACCEPT) == 3
 
 

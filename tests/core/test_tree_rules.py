@@ -1,4 +1,5 @@
-"""Rules for trees one round at a time: traversal against block and top-down, hand-made branches, the lossy rule."""
+"""Rules for trees one round at a time: traversal against block and top-down, hand-made branches,
+the lossy rule."""
 
 from __future__ import annotations
 
@@ -56,22 +57,32 @@ def test_traversal_is_block_on_a_chain_and_never_below_top_down_on_trees(seed):
     target, law = rng.dirichlet(np.ones(3)), rng.dirichlet(np.ones(3))
     chain = TREES["chain"]
     block = expected_accepted("block", target, law, chain, "iid")
-    assert expected_accepted("traversal", target, law, chain, "iid") == pytest.approx(block, abs=1e-12)
+    assert expected_accepted("traversal", target, law, chain, "iid") == pytest.approx(
+        block, abs=1e-12
+    )
     for selection in ("iid", "without_replacement"):
         top_down = expected_accepted("rrs", target, law, TREES["[2,1]"], selection)
-        assert expected_accepted("traversal", target, law, TREES["[2,1]"], selection) >= top_down - 1e-12
+        assert (
+            expected_accepted("traversal", target, law, TREES["[2,1]"], selection)
+            >= top_down - 1e-12
+        )
 
 
 def test_traversal_on_blocks_toy():
     target, law = np.array([1 / 3, 2 / 3]), np.array([2 / 3, 1 / 3])
     from draftproof.core.tree import TreeShape
 
-    assert expected_accepted("traversal", target, law, TreeShape.chain(2), "iid") == pytest.approx(11 / 9, abs=1e-12)
-    assert expected_accepted("rrs", target, law, TreeShape.chain(2), "iid") == pytest.approx(10 / 9, abs=1e-12)
+    assert expected_accepted("traversal", target, law, TreeShape.chain(2), "iid") == pytest.approx(
+        11 / 9, abs=1e-12
+    )
+    assert expected_accepted("rrs", target, law, TreeShape.chain(2), "iid") == pytest.approx(
+        10 / 9, abs=1e-12
+    )
 
 
 def test_hsd_on_its_own_toy_reaches_what_no_exact_rule_can():
-    """2601.05724's published code: 12/9 where the optimum is 11/9, and P(1, 0) = 1/3 instead of 2/9."""
+    """2601.05724's published code: 12/9 where the optimum is 11/9, and P(1, 0) = 1/3 instead of
+    2/9."""
     hsd = next(m for m in MUTANTS if "HSD" in m.seen_in)
     target, law = np.array([1 / 3, 2 / 3]), np.array([2 / 3, 1 / 3])
     firsts, accepted = {}, 0.0
@@ -91,7 +102,9 @@ def test_hsd_on_its_own_toy_reaches_what_no_exact_rule_can():
             firsts[tokens[0], second] = firsts.get((tokens[0], second), 0.0) + mass
     assert accepted == pytest.approx(12 / 9, abs=1e-12)
     assert firsts[1, 0] == pytest.approx(1 / 3, abs=1e-12)
-    tv = 0.5 * sum(abs(firsts.get((a, b), 0.0) - target[a] * target[b]) for a in range(2) for b in range(2))
+    tv = 0.5 * sum(
+        abs(firsts.get((a, b), 0.0) - target[a] * target[b]) for a in range(2) for b in range(2)
+    )
     assert tv == pytest.approx(1 / 9, abs=1e-12)
     assert catch(hsd).tv > 0.05
 
@@ -104,7 +117,9 @@ def test_a_right_second_sibling_is_found(rule):
     tree = Draft((0, 2, 2, 1), (-1, -1, 1, 1), {ROOT: law, 1: law}, selection)
     if rule == "greedy_k":
         tree = Draft((2, 0, 2, 1), (-1, -1, 0, 0), {ROOT: law, 0: law}, selection)
-    verdict = RULES[rule].verify(tree, Rows(np.array([0.0, 0.0, 1.0])), KeyedChance(stream_key(0, 0), 4))
+    verdict = RULES[rule].verify(
+        tree, Rows(np.array([0.0, 0.0, 1.0])), KeyedChance(stream_key(0, 0), 4)
+    )
     assert tree.tokens_to(verdict.path[-1]) == (2, 2)
     assert verdict.token == 2
 
@@ -120,7 +135,8 @@ def test_the_draft_law_may_run_out_of_tokens():
 
 
 def test_children_are_drawn_at_once_and_nothing_can_be_taken_back():
-    """Discarding after a look, choosing the length from the whole draft and the best of two need what is not there."""
+    """Discarding after a look, choosing the length from the whole draft and the best of two need
+    what is not there."""
     law = np.full(4, 0.25)
     builder = DraftBuilder(KeyedChance(stream_key(0, 0), 4), depth=2, vocab_size=4, max_nodes=6)
     builder.draw_children(law, 2, "without_replacement")
@@ -133,7 +149,18 @@ def test_children_are_drawn_at_once_and_nothing_can_be_taken_back():
         draft.tokens = draft.tokens[:1]
     public = {name for name in dir(builder) if not name.startswith("_")}
     assert public == {
-        *("beside", "build", "draw", "draw_children", "ends_text", "go_on", "guess", "invalid_law", "newest", "nodes_to"),
+        *(
+            "beside",
+            "build",
+            "draw",
+            "draw_children",
+            "ends_text",
+            "go_on",
+            "guess",
+            "invalid_law",
+            "newest",
+            "nodes_to",
+        ),
         *(
             "note",
             "notes",
@@ -151,7 +178,12 @@ def test_children_are_drawn_at_once_and_nothing_can_be_taken_back():
 
 
 @pytest.mark.parametrize(
-    "name", ["discard an unsure draft after looking", "length chosen from the whole draft", "best of two drafts"]
+    "name",
+    [
+        "discard an unsure draft after looking",
+        "length chosen from the whole draft",
+        "best of two drafts",
+    ],
 )
 def test_going_round_the_builder_is_biased(name):
     assert catch(next(m for m in MUTANTS if m.name == name)).tv > 0.01
@@ -171,12 +203,15 @@ def test_typical_is_lossy_and_says_so():
 
 def test_typical_keeps_the_earliest_of_equally_long_paths():
     flat = np.full(4, 0.25)
-    verdict = RULES["typical"].verify(Draft((0, 1, 2, 3), (-1, -1, 0, 1)), Rows(flat), KeyedChance(stream_key(0, 0), 4))
+    verdict = RULES["typical"].verify(
+        Draft((0, 1, 2, 3), (-1, -1, 0, 1)), Rows(flat), KeyedChance(stream_key(0, 0), 4)
+    )
     assert verdict.path == (0, 2)
 
 
 def test_every_pair_of_a_slice_is_exact_at_length_one_more():
-    """The horizon of a tree's proof reaches one token past its deepest node, so that the bonus is in it."""
+    """The horizon of a tree's proof reaches one token past its deepest node, so that the bonus is
+    in it."""
     case = tree_case(("traversal", "without_replacement"), "plain", "lopsided", "overrated")
     assert case.horizon == TREES["lopsided"].depth + 1
     assert prove(case).holds

@@ -1,4 +1,5 @@
-"""Top-k, top-p and min-p by short cuts equal their definitions by full sorts, on rows made to break short cuts."""
+"""Top-k, top-p and min-p by short cuts equal their definitions by full sorts, on rows made to break
+short cuts."""
 
 from __future__ import annotations
 
@@ -11,7 +12,13 @@ import torch
 
 from draftproof.core.dense import dense_laws, dense_scores
 from draftproof.core.records import Array
-from draftproof.core.truncate import Truncation, largest_ids, scale_and_divisor, write_law, write_scores
+from draftproof.core.truncate import (
+    Truncation,
+    largest_ids,
+    scale_and_divisor,
+    write_law,
+    write_scores,
+)
 
 
 def law_by_definition(x: Array, truncation: Truncation) -> Array:
@@ -71,7 +78,9 @@ def test_short_cuts_give_the_law_of_the_definition(vocab_size: int) -> None:
             if truncation.top_k >= vocab_size:
                 continue
             expected, found = law_by_definition(x, truncation), law(x, truncation)
-            np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-15, err_msg=f"{name} {truncation}")
+            np.testing.assert_allclose(
+                found, expected, rtol=1e-9, atol=1e-15, err_msg=f"{name} {truncation}"
+            )
             assert ((found == 0) == (expected == 0)).all(), (name, truncation)
 
 
@@ -82,7 +91,9 @@ def test_among_tied_tokens_top_k_keeps_all_and_top_p_removes_the_lower_ids(vocab
         tied = sorted(dice.sample(range(vocab_size), dice.randint(1, 7)))
         x = np.full(vocab_size, -800.0)
         x[tied] = 0.0
-        top_p = dice.choice([1.0, 0.75, 0.5, 0.25, 0.125, 1e-9])  # sums are exact: no tie is broken by rounding
+        top_p = dice.choice(
+            [1.0, 0.75, 0.5, 0.25, 0.125, 1e-9]
+        )  # sums are exact: no tie is broken by rounding
         num_removed = min(int((1 - top_p) * len(tied)), len(tied) - 1)
         for top_k in (0, 1, 2):
             found = law(x, Truncation(1.0, top_k, top_p, 0.0))
@@ -106,16 +117,24 @@ def test_the_dense_twin_gives_the_same_laws(library: str) -> None:
 
 def test_scores_are_the_logarithm_of_the_law_up_to_a_constant() -> None:
     for x in rows(500, 9).values():
-        for truncation in (Truncation(0.7, 0, 1.0, 0.0), Truncation(0.7, 20, 0.9, 0.01), Truncation(2.0, 0, 0.9, 0.0)):
+        for truncation in (
+            Truncation(0.7, 0, 1.0, 0.0),
+            Truncation(0.7, 20, 0.9, 0.01),
+            Truncation(2.0, 0, 0.9, 0.0),
+        ):
             scores = np.empty_like(x)
             write_scores(x, x.max(), truncation, scores)
             assert scores.max() == 0
-            np.testing.assert_allclose(np.exp(scores) / np.exp(scores).sum(), law(x, truncation), rtol=1e-12)
+            np.testing.assert_allclose(
+                np.exp(scores) / np.exp(scores).sum(), law(x, truncation), rtol=1e-12
+            )
             np.testing.assert_allclose(dense_scores(x[None], truncation)[0], scores, rtol=1e-12)
 
 
 @pytest.mark.parametrize("itemsize", [4, 8])
-@pytest.mark.parametrize("exponent", [-1074, -600, -499, -170, -150, -61, -60, -1, 0, 3, 99, 101, 150])
+@pytest.mark.parametrize(
+    "exponent", [-1074, -600, -499, -170, -150, -61, -60, -1, 0, 3, 99, 101, 150]
+)
 def test_the_two_step_division_is_exact(itemsize: int, exponent: int) -> None:
     temperature = 2.0**exponent
     dtype = np.float32 if itemsize == 4 else np.float64

@@ -1,4 +1,5 @@
-"""A measured verify curve: ratios at the points, straight lines between them, no guessing beyond."""
+"""A measured verify curve: ratios at the points, straight lines between them, no guessing
+beyond."""
 
 from __future__ import annotations
 
@@ -41,7 +42,9 @@ def test_beyond_what_was_measured_it_refuses(asked: object) -> None:
         ((1, 4), (1.0, float("nan")), "must be positive"),
     ],
 )
-def test_a_curve_that_makes_no_sense_is_refused(tokens: tuple[int, ...], ratios: tuple[float, ...], sentence: str) -> None:
+def test_a_curve_that_makes_no_sense_is_refused(
+    tokens: tuple[int, ...], ratios: tuple[float, ...], sentence: str
+) -> None:
     with pytest.raises(UsageError, match=sentence):
         VerifyCurve(tokens, ratios)
 

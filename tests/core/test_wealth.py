@@ -22,7 +22,10 @@ def test_the_expected_wealth_under_the_target_is_at_most_one(kind, monkeypatch):
     for tokens in itertools.product(range(3), repeat=4):
         wealth = kind()
         for token in tokens:
-            wealth.see((cause, ratio(law, TARGET, token)) for cause, law in faulty_laws(TARGET, DRAFT, TARGET[::-1]))
+            wealth.see(
+                (cause, ratio(law, TARGET, token))
+                for cause, law in faulty_laws(TARGET, DRAFT, TARGET[::-1])
+            )
         expected += math.exp(wealth.log_e) * math.prod(TARGET[list(tokens)])
     assert 1 - 1e-4 < expected <= 1 + 1e-12
 
@@ -32,7 +35,9 @@ def test_a_ratio_is_capped_and_an_impossible_token_is_not_infinite():
     assert sum(TARGET[x] * ratio(DRAFT, TARGET, x) for x in range(3)) <= 1.0
 
 
-@pytest.mark.parametrize(("draft", "target"), [(DRAFT, TARGET), (np.array([1.0, 0, 0]), TARGET), (TARGET, TARGET)])
+@pytest.mark.parametrize(
+    ("draft", "target"), [(DRAFT, TARGET), (np.array([1.0, 0, 0]), TARGET), (TARGET, TARGET)]
+)
 def test_every_faulty_law_is_a_law(draft, target):
     for cause, law in faulty_laws(target, draft, draft):
         assert law.min() >= 0 and law.sum() == pytest.approx(1.0, abs=1e-12), cause
@@ -43,7 +48,9 @@ def test_the_law_without_a_residual_and_with_reused_noise_are_those_of_the_rules
     kept = np.minimum(TARGET, DRAFT)
     assert laws[NO_RESIDUAL] == pytest.approx(kept + (1 - kept.sum()) * TARGET)
     assert laws[ACCEPTS_ALL] == pytest.approx(DRAFT)
-    rng = np.random.default_rng(0)  # 400,000 draws: a standard error of 0.0008 at most, five of them allowed
+    rng = np.random.default_rng(
+        0
+    )  # 400,000 draws: a standard error of 0.0008 at most, five of them allowed
     target, draft = np.array([0.35, 0.3, 0.2, 0.1, 0.05]), np.array([0.05, 0.25, 0.1, 0.2, 0.4])
     clocks = rng.exponential(size=(400_000, 5))
     drafted = (clocks / draft).argmin(axis=1)
@@ -56,7 +63,8 @@ def test_the_law_without_a_residual_and_with_reused_noise_are_those_of_the_rules
 
 
 def test_a_fault_that_begins_late_is_seen_though_bets_had_lost_for_long():
-    """20 renewals of exact tokens, then accept-all: the loss of the first bets is hundreds of nats."""
+    """20 renewals of exact tokens, then accept-all: the loss of the first bets is hundreds of
+    nats."""
     rng, lasting, plain = np.random.default_rng(1), LastingWealth(), Wealth()
     for n in range(21 * RENEWAL):
         token = int(rng.choice(3, p=TARGET if n < 20 * RENEWAL else DRAFT))

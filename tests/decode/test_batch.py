@@ -1,7 +1,9 @@
-"""Many prompts at once: every row is its solo run, whatever its neighbours do, and passes are really shared.
+"""Many prompts at once: every row is its solo run, whatever its neighbours do, and passes are
+really shared.
 
-Classes of public reports: text-generation-inference#1411 and #2997 (wrong text in a batch), transformers#29769 (rows that
-accept different counts), vllm#6038 (a seed that depends on the neighbours).
+Classes of public reports: text-generation-inference#1411 and #2997 (wrong text in a batch),
+transformers#29769 (rows that accept different counts), vllm#6038 (a seed that depends on the
+neighbours).
 """
 
 from __future__ import annotations
@@ -19,13 +21,17 @@ from tiny import gpt2, llama, word_tokenizer
 PROMPTS = [[5, 9, 2], [1, 2, 3, 1, 2], [7, 7, 7, 7, 7, 7, 7, 7, 7], list(range(10, 27)), [40, 3]]
 
 
-def make(method: str, dtype: torch.dtype = torch.float64, family=llama, **config) -> SpeculativeDecoder:
+def make(
+    method: str, dtype: torch.dtype = torch.float64, family=llama, **config
+) -> SpeculativeDecoder:
     target = family(dtype)
     if method in ("ngram", "none"):
         made = SpeculativeDecoder(None, target, speculative_config={"method": method} | config)
     else:
         draft = {"noisy": lambda: family(dtype, seed=1), "same": lambda: family(dtype)}[method]()
-        made = SpeculativeDecoder(draft, target, speculative_config={"num_speculative_tokens": 4} | config)
+        made = SpeculativeDecoder(
+            draft, target, speculative_config={"num_speculative_tokens": 4} | config
+        )
     made.batch_bytes([[1]])  # what a session takes is found out once, by a pass
     return made
 
@@ -39,7 +45,9 @@ def watched(model):
     def extend(steps):
         sizes.append(len(steps))
         live.update(id(step.session) for step in steps)
-        live.intersection_update({id(session) for session in opened if session.length or id(session) in live})
+        live.intersection_update(
+            {id(session) for session in opened if session.length or id(session) in live}
+        )
         most[0] = max(most[0], sum(not closed(session) for session in opened))
         return extend_many(steps)
 
@@ -83,7 +91,8 @@ def test_greedy_rows_are_their_solo_runs(family, method, batch_size):
 
 
 @pytest.mark.parametrize(
-    "method, rule", [("ngram", None), ("noisy", None), ("noisy", "block"), ("noisy", "match"), ("none", None)]
+    "method, rule",
+    [("ngram", None), ("noisy", None), ("noisy", "block"), ("noisy", "match"), ("none", None)],
 )
 def test_sampled_rows_with_their_own_parameters_and_seeds(method, rule):
     decoder = make(method, **({} if rule is None else {"rule": rule}))
@@ -92,7 +101,11 @@ def test_sampled_rows_with_their_own_parameters_and_seeds(method, rule):
         SamplingParams(temperature=0, max_tokens=3),
         SamplingParams(temperature=1.7, top_k=9, seed=3, max_tokens=20, repetition_penalty=1.3),
         SamplingParams(
-            temperature=0.7, top_p=0.9, seed=8, max_tokens=9, num_speculative_tokens=0 if method != "none" else None
+            temperature=0.7,
+            top_p=0.9,
+            seed=8,
+            max_tokens=9,
+            num_speculative_tokens=0 if method != "none" else None,
         ),
         SamplingParams(temperature=1.0, seed=3, max_tokens=12, logprobs=2),
     ]
@@ -107,7 +120,11 @@ def test_seeded_rows_beside_unseeded_ones():
     decoder = make("noisy")
     params = [SamplingParams(max_tokens=10, seed=4 if i == 2 else None) for i in range(5)]
     first, second = (decoder.generate(PROMPTS, params) for _ in range(2))
-    assert first[2].token_ids == second[2].token_ids == decoder.generate(PROMPTS[2], params[2]).token_ids
+    assert (
+        first[2].token_ids
+        == second[2].token_ids
+        == decoder.generate(PROMPTS[2], params[2]).token_ids
+    )
     assert first[0].seed != second[0].seed
     again = decoder.generate(PROMPTS[0], SamplingParams(max_tokens=10, seed=first[0].seed))
     assert again.token_ids == first[0].token_ids
@@ -117,7 +134,10 @@ def test_seeded_rows_beside_unseeded_ones():
 def test_a_row_that_ends_early_makes_room(method):
     decoder = make(method)
     end = decoder.generate(PROMPTS[1], SamplingParams(temperature=0, max_tokens=4)).token_ids[2]
-    params = [SamplingParams(temperature=0, max_tokens=16, stop_token_ids=[end] if i == 1 else []) for i in range(5)]
+    params = [
+        SamplingParams(temperature=0, max_tokens=16, stop_token_ids=[end] if i == 1 else [])
+        for i in range(5)
+    ]
     solo = alone(decoder, PROMPTS, params)
     with watched(decoder.target) as (sizes, most, opened):
         batch = decoder.generate(PROMPTS, params, batch_size=2)
@@ -129,13 +149,17 @@ def test_a_row_that_ends_early_makes_room(method):
 
 
 def test_target_and_draft_passes_are_shared():
-    """Five rows of equal length and full acceptance: as many passes of either model as one row alone needs."""
+    """Five rows of equal length and full acceptance: as many passes of either model as one row
+    alone needs."""
     decoder = make("same")
     params = SamplingParams(temperature=0, max_tokens=11)
     prompts = [[token, 9, 2] for token in range(5)]
     counts = {}
     for many in (1, 5):
-        with watched(decoder.target) as (target, _, _), watched(decoder.drafter.model) as (draft, _, _):
+        with (
+            watched(decoder.target) as (target, _, _),
+            watched(decoder.drafter.model) as (draft, _, _),
+        ):
             decoder.generate(prompts[:many], params, batch_size=5)
             counts[many] = (len(target), len(draft))
             assert set(target) == set(draft) == {many}
@@ -159,7 +183,9 @@ def test_several_prompts_with_several_samples():
     decoder = make("ngram")
     params = SamplingParams(n=3, seed=2, max_tokens=8, prompt_logprobs=1)
     batch, solo = decoder.generate(PROMPTS, params, batch_size=4), alone(decoder, PROMPTS, params)
-    assert [[o.token_ids for o in r.outputs] for r in batch] == [[o.token_ids for o in r.outputs] for r in solo]
+    assert [[o.token_ids for o in r.outputs] for r in batch] == [
+        [o.token_ids for o in r.outputs] for r in solo
+    ]
     assert [len(r.prompt_logprobs) for r in batch] == [len(prompt) for prompt in PROMPTS]
 
 
@@ -188,19 +214,30 @@ def test_results_come_as_they_finish_and_closing_frees_all():
 
 def test_text_in_a_batch():
     words = word_tokenizer()
-    decoder = SpeculativeDecoder(None, llama(torch.float64), words, speculative_config={"method": "ngram"})
+    decoder = SpeculativeDecoder(
+        None, llama(torch.float64), words, speculative_config={"method": "ngram"}
+    )
     params = SamplingParams(temperature=0, max_tokens=8)
     batch = decoder.generate(["w1 w2 w3", "w9"], params)
-    assert [r.text for r in batch] == [decoder.generate(prompt, params).text for prompt in ("w1 w2 w3", "w9")]
+    assert [r.text for r in batch] == [
+        decoder.generate(prompt, params).text for prompt in ("w1 w2 w3", "w9")
+    ]
     assert all(result.text for result in batch)
 
 
 def test_bfloat16_rows_part_from_their_solo_runs_at_ties_only():
-    """Rows computed together round differently; where a text parts, the two best logits are next to one another."""
+    """Rows computed together round differently; where a text parts, the two best logits are next to
+    one another."""
     decoder = make("ngram", torch.bfloat16)
     params = SamplingParams(temperature=0, max_tokens=24, logprobs=2)
-    for mine, other in zip(decoder.generate(PROMPTS, params), alone(decoder, PROMPTS, params), strict=True):
-        differing = [i for i, (a, b) in enumerate(zip(mine.token_ids, other.token_ids, strict=True)) if a != b]
+    for mine, other in zip(
+        decoder.generate(PROMPTS, params), alone(decoder, PROMPTS, params), strict=True
+    ):
+        differing = [
+            i
+            for i, (a, b) in enumerate(zip(mine.token_ids, other.token_ids, strict=True))
+            if a != b
+        ]
         if differing:
             (_, best), (_, second) = other.logprobs[differing[0]].top
             assert best - second < 0.15
@@ -221,7 +258,9 @@ def test_wrong_requests_are_refused_before_any_pass():
         with pytest.raises(UsageError, match="prompt 1: logit_bias has token id 900"):
             decoder.as_finished([[1], [2]], [params, SamplingParams(logit_bias={900: 1.0})])
         with pytest.raises(UsageError, match="prompt 1: allowed_token_ids, suppress_tokens"):
-            decoder.as_finished([[1], [2]], [params, SamplingParams(allowed_token_ids=[3], suppress_tokens=[3])])
+            decoder.as_finished(
+                [[1], [2]], [params, SamplingParams(allowed_token_ids=[3], suppress_tokens=[3])]
+            )
         with pytest.raises(UsageError, match="several prompts are a list"):
             decoder.as_finished("w1 w2", params)
     assert sizes == []
@@ -230,8 +269,13 @@ def test_wrong_requests_are_refused_before_any_pass():
 
 def test_a_draft_length_that_a_tree_has_not_is_refused_before_any_pass():
     decoder = make("ngram", tree="2,1")
-    with watched(decoder.target) as (sizes, _, _), pytest.raises(UsageError, match="prompt 1: num_speculative_tokens is 5"):
-        decoder.as_finished([[1], [2]], [SamplingParams(), SamplingParams(num_speculative_tokens=5)])
+    with (
+        watched(decoder.target) as (sizes, _, _),
+        pytest.raises(UsageError, match="prompt 1: num_speculative_tokens is 5"),
+    ):
+        decoder.as_finished(
+            [[1], [2]], [SamplingParams(), SamplingParams(num_speculative_tokens=5)]
+        )
     assert sizes == []
 
 
@@ -254,7 +298,9 @@ def test_a_schedule_never_drafts_more_than_a_row_asked_for():
 
 def test_models_without_shared_passes_run_the_same_rows():
     laws = [[0.6 if j == (i + 1) % 8 else 0.4 / 7 for j in range(8)] for i in range(8)]
-    decoder = SpeculativeDecoder(TableModel(laws), TableModel(laws), speculative_config={"num_speculative_tokens": 3})
+    decoder = SpeculativeDecoder(
+        TableModel(laws), TableModel(laws), speculative_config={"num_speculative_tokens": 3}
+    )
     params = SamplingParams(seed=1, max_tokens=12)
     prompts = [[0, 1], [3], [5, 5, 5]]
     same(decoder.generate(prompts, params, batch_size=2), alone(decoder, prompts, params))

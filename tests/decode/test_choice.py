@@ -1,4 +1,5 @@
-"""Which of several drafters drafts: by what its time would bring elsewhere, at the pace of the text."""
+"""Which of several drafters drafts: by what its time would bring elsewhere, at the pace of the
+text."""
 
 from __future__ import annotations
 
@@ -13,17 +14,23 @@ from draftproof.decode.lengths.pace import START_PACE, Pace
 from draftproof.drafters.protocol import Foreseen
 
 VERIFY = ((1, 1.0), (2, 1.12), (3, 1.15), (5, 1.38), (9, 1.62), (17, 1.91))
-LOOKUP, HEAD = RoundCosts(verify=VERIFY), RoundCosts(verify=VERIFY, draft=0.045, read=0.001, fixed=0.09)
+LOOKUP = RoundCosts(verify=VERIFY)
+HEAD = RoundCosts(verify=VERIFY, draft=0.045, read=0.001, fixed=0.09)
 NOTHING, STRONG = Foreseen(0), Foreseen(9, most=12, chance=0.92)
 
 
 def controller(head: RoundCosts = HEAD) -> LengthController:
     tables = {"lookup": LOOKUP, "head": head}
-    members = [Member(name, LENGTHS["survival"].make(costs), costs, auto_off=True) for name, costs in tables.items()]
+    members = [
+        Member(name, LENGTHS["survival"].make(costs), costs, auto_off=True)
+        for name, costs in tables.items()
+    ]
     return LengthController(members, Ledger(0.03))
 
 
-def situation(lookup: Foreseen, length: int = 60, remaining: int = 120, chance: float = 0.5) -> Situation:
+def situation(
+    lookup: Foreseen, length: int = 60, remaining: int = 120, chance: float = 0.5
+) -> Situation:
     return Situation(length, 16, remaining, {"lookup": lookup, "head": Foreseen(1, chance=chance)})
 
 
@@ -43,7 +50,8 @@ def ended(controller: LengthController, length: int, drafts: int, accepted: int)
 
 
 def test_a_weak_drafter_has_to_beat_the_pace_of_the_text_not_plain_decoding() -> None:
-    """A head expected to bring 1.5 tokens in 1.3 plain ones' time is right for a text at 1.3, and wrong beside copies at 5."""
+    """A head expected to bring 1.5 tokens in 1.3 plain ones' time is right for a text at 1.3, and
+    wrong beside copies at 5."""
     fresh, fast = controller(), controller()
     assert fresh.begin(situation(NOTHING)) > 0 and fresh.choice == "head"
     for turn in range(8):

@@ -1,7 +1,8 @@
-"""Greedy text equals transformers' own plain greedy, token for token: any drafter, any length, any prompt length.
+"""Greedy text equals transformers' own plain greedy, token for token: any drafter, any length, any
+prompt length.
 
-Random tiny models have wide gaps between logits, so a difference is a fault of cache, position or mask, not rounding.
-"""
+Random tiny models have wide gaps between logits, so a difference is a fault of cache, position or
+mask, not rounding."""
 
 from __future__ import annotations
 
@@ -44,9 +45,17 @@ def stranger(dtype: str):
 def decoder(drafter: str, family: str, dtype: str, length: int) -> SpeculativeDecoder:
     config = {"num_speculative_tokens": length}
     if drafter == "ngram":
-        return SpeculativeDecoder(None, target(family, dtype), speculative_config={"method": "ngram", **config})
-    drafts = {"same": target, "noisy": noisy_copy, "stranger": lambda family, dtype: stranger(dtype)}
-    return SpeculativeDecoder(drafts[drafter](family, dtype), target(family, dtype), speculative_config=config)
+        return SpeculativeDecoder(
+            None, target(family, dtype), speculative_config={"method": "ngram", **config}
+        )
+    drafts = {
+        "same": target,
+        "noisy": noisy_copy,
+        "stranger": lambda family, dtype: stranger(dtype),
+    }
+    return SpeculativeDecoder(
+        drafts[drafter](family, dtype), target(family, dtype), speculative_config=config
+    )
 
 
 @cache
@@ -56,7 +65,11 @@ def reference(family: str, dtype: str, prompt: tuple[int, ...]) -> tuple[int, ..
     room = getattr(module.config, "n_positions", 10_000) - len(prompt)
     ids = torch.tensor([prompt])
     out = module.generate(
-        ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=min(NEW_TOKENS, room), pad_token_id=0
+        ids,
+        attention_mask=torch.ones_like(ids),
+        do_sample=False,
+        max_new_tokens=min(NEW_TOKENS, room),
+        pad_token_id=0,
     )
     return tuple(out[0, len(prompt) :].tolist())
 
@@ -90,12 +103,16 @@ def test_other_families(drafter, dtype, family):
 
 
 def test_draft_equal_to_target_accepts_everything():
-    result = decoder("same", "llama", "float64", 4).generate([1, 2, 3], SamplingParams(temperature=0, max_tokens=40))
+    result = decoder("same", "llama", "float64", 4).generate(
+        [1, 2, 3], SamplingParams(temperature=0, max_tokens=40)
+    )
     assert result.stats.num_accepted_tokens == result.stats.num_draft_tokens
     assert result.stats.tokens_per_round == 5.0
 
 
 def test_a_mostly_wrong_drafter_is_mostly_rejected():
     """So the rejection branch really runs in the product above."""
-    result = decoder("stranger", "llama", "float64", 4).generate([1, 2, 3], SamplingParams(temperature=0, max_tokens=40))
+    result = decoder("stranger", "llama", "float64", 4).generate(
+        [1, 2, 3], SamplingParams(temperature=0, max_tokens=40)
+    )
     assert result.stats.draft_acceptance_rate < 0.3

@@ -1,5 +1,5 @@
-"""Rule `gumbel`: the text for a seed is plain Gumbel decoding's, token for token, whatever drafts; and it accepts more
-than `match`."""
+"""Rule `gumbel`: the text for a seed is plain Gumbel decoding's, token for token, whatever drafts;
+and it accepts more than `match`."""
 
 from __future__ import annotations
 
@@ -29,11 +29,15 @@ def models():
         for weight in good.parameters():
             weight.add_(0.02 * torch.randn(weight.shape, generator=generator, dtype=torch.float64))
     junk = llama(torch.float64, seed=5, max_position_embeddings=512)
-    return {name: HFModel(module) for name, module in (("target", target), ("good", good), ("junk", junk))}
+    return {
+        name: HFModel(module)
+        for name, module in (("target", target), ("good", good), ("junk", junk))
+    }
 
 
 def tables():
-    """The same cast by hand: laws over 48 tokens that read the last three; the good draft is the target, a little blurred."""
+    """The same cast by hand: laws over 48 tokens that read the last three; the good draft is the
+    target, a little blurred."""
 
     def peaked(seed):
         def law(prefix):
@@ -57,7 +61,12 @@ def drafters(models):
         "greedy": (DraftModel(models["good"], "greedy"), 3),
         "junk": (DraftModel(models["junk"]), 2),
         "ngram": (NGram(3, 1), 4),
-        "tree": (DraftModel(models["good"], tree=TreeShape.from_levels((2, 2)), selection="without_replacement"), 2),
+        "tree": (
+            DraftModel(
+                models["good"], tree=TreeShape.from_levels((2, 2)), selection="without_replacement"
+            ),
+            2,
+        ),
     }
 
 
@@ -67,7 +76,9 @@ def check_every_drafter_gives_plain_gumbel_text(models, temperature, top_p):
     accepted = {}
     for name, (drafter, length) in drafters(models).items():
         made = SpeculativeDecoder(
-            drafter, models["target"], speculative_config={"rule": "gumbel", "num_speculative_tokens": length}
+            drafter,
+            models["target"],
+            speculative_config={"rule": "gumbel", "num_speculative_tokens": length},
         )
         plain = plain or made.plain.generate(PROMPT, params).token_ids
         result = made.generate(PROMPT, params)
@@ -85,7 +96,8 @@ def test_text_is_plain_gumbel_decodings_whatever_drafts(temperature, top_p):
 
 
 def test_text_is_plain_gumbel_decodings_on_real_modules_too(models):
-    """The same through caches, masks and positions; one setting, because parameters act on rows, not on modules."""
+    """The same through caches, masks and positions; one setting, because parameters act on rows,
+    not on modules."""
     check_every_drafter_gives_plain_gumbel_text(models, 1.0, 0.8)
 
 
@@ -106,22 +118,28 @@ def test_inverse_and_gumbel_draws_are_different_texts_of_one_law(models):
 
 
 def test_samples_and_seeds_differ(models):
-    made = SpeculativeDecoder(DraftModel(models["good"]), models["target"], speculative_config={"rule": "gumbel"})
+    made = SpeculativeDecoder(
+        DraftModel(models["good"]), models["target"], speculative_config={"rule": "gumbel"}
+    )
     result = made.generate(PROMPT, SamplingParams(max_tokens=20, seed=3, n=4))
     other = made.generate(PROMPT, SamplingParams(max_tokens=20, seed=4, n=1))
     assert len({output.token_ids for output in (*result.outputs, *other.outputs)}) == 5
 
 
 def test_sampled_drafts_are_accepted_as_the_formula_says_and_more_than_by_match():
-    """Context-free laws, drafts of one: each round is one trial. Over 4,000 trials of fixed seeds; 4.5 standard errors leave
-    7e-6."""
+    """Context-free laws, drafts of one: each round is one trial. Over 4,000 trials of fixed seeds;
+    4.5 standard errors leave 7e-6."""
     rng = np.random.default_rng(2)
     p, q = rng.dirichlet(np.full(8, 0.6)), rng.dirichlet(np.full(8, 0.6))
     tv = 0.5 * np.abs(p - q).sum()
     target, draft = TableModel(np.tile(p, (8, 1))), TableModel(np.tile(q, (8, 1)))
     rates = {}
     for rule in ("gumbel", "match"):
-        made = SpeculativeDecoder(DraftModel(draft), target, speculative_config={"rule": rule, "num_speculative_tokens": 1})
+        made = SpeculativeDecoder(
+            DraftModel(draft),
+            target,
+            speculative_config={"rule": rule, "num_speculative_tokens": 1},
+        )
         outputs = made.generate([0], SamplingParams(max_tokens=60, seed=0, n=150)).outputs
         drafts = sum(output.stats.num_drafts for output in outputs)
         assert drafts > 4_000
@@ -134,7 +152,9 @@ def test_sampled_drafts_are_accepted_as_the_formula_says_and_more_than_by_match(
 
 
 def test_at_temperature_zero_it_is_match(models):
-    made = SpeculativeDecoder(DraftModel(models["good"]), models["target"], speculative_config={"rule": "gumbel"})
+    made = SpeculativeDecoder(
+        DraftModel(models["good"]), models["target"], speculative_config={"rule": "gumbel"}
+    )
     params = SamplingParams(temperature=0, max_tokens=20)
     assert made.rule_for(params) is RULES["match"]
     assert made.generate(PROMPT, params).token_ids == made.plain.generate(PROMPT, params).token_ids

@@ -1,4 +1,5 @@
-"""A shared pass that fails half-way, some sessions longer already, is done again from where every session stood."""
+"""A shared pass that fails half-way, some sessions longer already, is done again from where every
+session stood."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ LAWS = [[0.6 if j == (i + 1) % 8 else 0.4 / 7 for j in range(8)] for i in range(
 
 
 def failing_halfway(model):
-    """`model`, whose passes over several sequences read the first of them and then find no memory. Returns how often."""
+    """`model`, whose passes over several sequences read the first of them and then find no memory.
+    Returns how often."""
     failed, extend_many = [], model.extend_many
 
     def extend(steps):
@@ -37,8 +39,12 @@ def test_rows_are_their_solo_runs(kind, fails):
         target, draft, prompts = llama(torch.float64), llama(torch.float64, seed=1), PROMPTS
     decoder = SpeculativeDecoder(draft, target, speculative_config={"num_speculative_tokens": 3})
     params = [SamplingParams(max_tokens=9, seed=seed) for seed in range(len(prompts))]
-    solo = [decoder.generate(prompt, one).token_ids for prompt, one in zip(prompts, params, strict=True)]
-    models = {"target": [decoder.target], "draft": [decoder.drafter.model]}.get(fails, [decoder.target, decoder.drafter.model])
+    solo = [
+        decoder.generate(prompt, one).token_ids for prompt, one in zip(prompts, params, strict=True)
+    ]
+    models = {"target": [decoder.target], "draft": [decoder.drafter.model]}.get(
+        fails, [decoder.target, decoder.drafter.model]
+    )
     failed = [failing_halfway(model) for model in models]
     assert [result.token_ids for result in decoder.generate(prompts, params, batch_size=4)] == solo
     assert all(4 in sizes and 2 in sizes for sizes in failed)

@@ -1,4 +1,5 @@
-"""The controller of lengths asked alone: room, what a ledger lets pass, and what a drafter is thought to have read."""
+"""The controller of lengths asked alone: room, what a ledger lets pass, and what a drafter is
+thought to have read."""
 
 from __future__ import annotations
 

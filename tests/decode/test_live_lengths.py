@@ -1,4 +1,5 @@
-"""`live` lengths follow the clock, so no enumeration can replay them: their law is tested on samples, error rates stated."""
+"""`live` lengths follow the clock, so no enumeration can replay them: their law is tested on
+samples, error rates stated."""
 
 from __future__ import annotations
 
@@ -18,8 +19,9 @@ COSTS = RoundCosts(verify=((1, 1.0), (4, 1.25)), draft=0.2, fixed=0.05)
 
 
 def unsure_drafts_dropped(target, draft):
-    """The law of the first two tokens where a draft is dropped, after a look, when its law gives it less than 0.4: the fault of
-    lengths that look first. What is kept is judged as usual; what is dropped leaves a plain draw of the target."""
+    """The law of the first two tokens where a draft is dropped, after a look, when its law gives it
+    less than 0.4: the fault of lengths that look first. What is kept is judged as usual; what is
+    dropped leaves a plain draw of the target."""
 
     def first(prefix):
         p, q = target.law(prefix), draft.law(prefix)
@@ -51,7 +53,9 @@ def test_the_law_is_the_targets(rule):
         "costs": COSTS.as_dict(),
     }
     made = SpeculativeDecoder(
-        pair.draft, pair.target, speculative_config=config | {"num_speculative_tokens": 3, "costs": COSTS.as_dict()}
+        pair.draft,
+        pair.target,
+        speculative_config=config | {"num_speculative_tokens": 3, "costs": COSTS.as_dict()},
     )
     law = exact_law(made.plain, PROMPT, TOKENS, ignore_eos=True)
     fault = unsure_drafts_dropped(pair.target, pair.draft)
@@ -60,13 +64,18 @@ def test_the_law_is_the_targets(rule):
 
 
 def test_costs_of_trees_follow_the_clock_by_what_was_read():
-    """Nine tokens were read in the time that the table foretells for nine: a step is as long as it was thought to be, whatever
-    the number of levels."""
+    """Nine tokens were read in the time that the table foretells for nine: a step is as long as it
+    was thought to be, whatever the number of levels."""
     by_token = RoundCosts(verify=((1, 1.0), (9, 1.8)), draft=0.1)
     by_level = RoundCosts(verify=((1, 1.0), (2, 1.4), (3, 1.8)), draft=0.1)
     live = LiveCosts(by_level, by_token)
     seconds = Seconds(verify=1.8, draft_forward=0.4)
-    live.observe(Round(5, (0,) * 8, (-1, -1, -1, 0, 0, 1, 1, 2), (0,), ("replacement",), 0, 1, seconds=seconds), 2)
+    live.observe(
+        Round(
+            5, (0,) * 8, (-1, -1, -1, 0, 0, 1, 1, 2), (0,), ("replacement",), 0, 1, seconds=seconds
+        ),
+        2,
+    )
     assert live.costs.draft == pytest.approx(0.1 + 0.1 * (0.2 - 0.1))
     assert live.by_token.draft == live.costs.draft
 
@@ -76,9 +85,16 @@ def test_a_text_that_follows_the_clock_says_so():
     pair = pairs()["markov"]
 
     def notes(rule, temperature):
-        config = {"num_speculative_tokens": 2, "adaptive": "live", "costs": COSTS.as_dict(), "rule": rule}
+        config = {
+            "num_speculative_tokens": 2,
+            "adaptive": "live",
+            "costs": COSTS.as_dict(),
+            "rule": rule,
+        }
         made = SpeculativeDecoder(pair.draft, pair.target, speculative_config=config)
-        return made.generate(PROMPT, SamplingParams(max_tokens=3, seed=0, temperature=temperature)).stats.notes
+        return made.generate(
+            PROMPT, SamplingParams(max_tokens=3, seed=0, temperature=temperature)
+        ).stats.notes
 
     assert FOLLOWS_CLOCK in notes("token", 1.0)
     assert FOLLOWS_CLOCK not in notes("match", 1.0) and FOLLOWS_CLOCK not in notes("token", 0.0)

@@ -1,4 +1,5 @@
-"""Decoders made from what the caller has: what contradicts is refused when they are made, and nothing given is left aside."""
+"""Decoders made from what the caller has: what contradicts is refused when they are made, and
+nothing given is left aside."""
 
 from __future__ import annotations
 
@@ -29,7 +30,10 @@ def loaded(monkeypatch):
     return names
 
 
-@pytest.mark.parametrize("config, length", [(None, 4), ({"num_speculative_tokens": 0}, 0), ({"num_speculative_tokens": 2}, 2)])
+@pytest.mark.parametrize(
+    "config, length",
+    [(None, 4), ({"num_speculative_tokens": 0}, 0), ({"num_speculative_tokens": 2}, 2)],
+)
 def test_a_drafter_of_ones_own_beside_a_named_target(loaded, config, length):
     made = SpeculativeDecoder.from_pretrained("target", drafter=NGram(), speculative_config=config)
     assert loaded == ["target"]
@@ -38,7 +42,9 @@ def test_a_drafter_of_ones_own_beside_a_named_target(loaded, config, length):
     assert result.stats.method == ("ngram" if length else "none")
 
 
-@pytest.mark.parametrize("config", [{"method": "ngram"}, {"method": "draft_model", "model": "draft"}])
+@pytest.mark.parametrize(
+    "config", [{"method": "ngram"}, {"method": "draft_model", "model": "draft"}]
+)
 def test_a_method_beside_a_drafter_is_refused_before_anything_is_loaded(loaded, config):
     with pytest.raises(UsageError, match=r"contradicts the drafter given \('ngram'\)"):
         SpeculativeDecoder.from_pretrained("target", drafter=NGram(), speculative_config=config)
@@ -47,11 +53,15 @@ def test_a_method_beside_a_drafter_is_refused_before_anything_is_loaded(loaded, 
 
 @pytest.mark.parametrize("config", [SpeculativeConfig(method="ngram"), SpeculativeConfig()])
 def test_a_draft_model_that_the_method_does_not_take_is_refused(config):
-    with pytest.raises(UsageError, match=f"a draft model was given, but method '{config.method}' takes none"):
+    with pytest.raises(
+        UsageError, match=f"a draft model was given, but method '{config.method}' takes none"
+    ):
         SpeculativeDecoder(TableModel(LAWS), TableModel(LAWS), speculative_config=config)
 
 
 def test_costs_without_a_table_for_one_of_the_drafters_are_refused():
     costs = {"suffix": {"verify": {"1": 1.0}}}
     with pytest.raises(UsageError, match="costs has tables for suffix and none for 'ngram'"):
-        SpeculativeDecoder(None, TableModel(LAWS), speculative_config={"method": "auto", "costs": costs})
+        SpeculativeDecoder(
+            None, TableModel(LAWS), speculative_config={"method": "auto", "costs": costs}
+        )

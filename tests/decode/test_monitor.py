@@ -1,4 +1,5 @@
-"""The monitor: silent over exact decoding, loud over wrong rules, and plain about what it cannot test."""
+"""The monitor: silent over exact decoding, loud over wrong rules, and plain about what it cannot
+test."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ PARAMS = SamplingParams(max_tokens=600, seed=0)
 
 
 def decoder(**config) -> SpeculativeDecoder:
-    return SpeculativeDecoder(DRAFT, TARGET, speculative_config={"num_speculative_tokens": 3} | config)
+    return SpeculativeDecoder(
+        DRAFT, TARGET, speculative_config={"num_speculative_tokens": 3} | config
+    )
 
 
 @pytest.mark.parametrize(
@@ -42,10 +45,16 @@ def test_exact_decoding_gives_nothing_away_and_its_text_stays_what_it_was(config
 
 
 @pytest.mark.parametrize(
-    "name", ["correction from the target's law, no residual", "ratio inverted", "bonus at another temperature"]
+    "name",
+    [
+        "correction from the target's law, no residual",
+        "ratio inverted",
+        "bonus at another temperature",
+    ],
 )
 def test_wrong_rules_are_seen_by_the_tokens(name):
-    """6,000 tokens; power above 0.99 but for the bonus, which the acceptance sees no better: that one must stay in doubt."""
+    """6,000 tokens; power above 0.99 but for the bonus, which the acceptance sees no better: that
+    one must stay in doubt."""
     made, mutant = decoder(rule="token"), next(one for one in CHAIN_MUTANTS if one.name == name)
     seen = played(made, mutant.verify).document()
     assert seen["exact"] is (name.startswith("bonus"))
@@ -75,7 +84,11 @@ def test_several_texts_count_together():
 
 
 def test_greedy_and_plain_decoding_have_nothing_to_test():
-    seen = decoder().generate((0,), SamplingParams(temperature=0, max_tokens=5), monitor=True).stats.monitor
+    seen = (
+        decoder()
+        .generate((0,), SamplingParams(temperature=0, max_tokens=5), monitor=True)
+        .stats.monitor
+    )
     assert seen["exact"] is None and "temperature 0" in seen["note"]
     with pytest.raises(UsageError, match="nothing to monitor"):
         decoder().plain.generate((0,), PARAMS, monitor=True)
@@ -84,17 +97,24 @@ def test_greedy_and_plain_decoding_have_nothing_to_test():
 
 
 def test_the_quick_ratios_are_those_of_the_laws_they_stand_for():
-    from draftproof.core.faults import NO_RESIDUAL, OFF_BY_ONE, TEMPERATURE, faulty_laws, quick_ratios
+    from draftproof.core.faults import (
+        NO_RESIDUAL,
+        OFF_BY_ONE,
+        TEMPERATURE,
+        faulty_laws,
+        quick_ratios,
+    )
 
-    target, draft, before = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.2, 0.6]), np.array([0.1, 0.1, 0.8])
+    target, draft = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.2, 0.6])
+    before = np.array([0.1, 0.1, 0.8])
     laws = list(faulty_laws(target, draft, before))
     cold, warm = target**2 / (target**2).sum(), target**0.5 / (target**0.5).sum()
     assert laws[0][1] == pytest.approx(cold)
     for token in range(3):
         quick = list(quick_ratios(target, token, draft, before))
         named = {cause: ratio * target[token] for cause, ratio in quick if cause != TEMPERATURE}
-        assert [ratio * target[token] for cause, ratio in quick if cause == TEMPERATURE] == pytest.approx(
-            [cold[token], warm[token]]
-        )
+        assert [
+            ratio * target[token] for cause, ratio in quick if cause == TEMPERATURE
+        ] == pytest.approx([cold[token], warm[token]])
         assert named[NO_RESIDUAL] == pytest.approx(dict(laws)[NO_RESIDUAL][token])
         assert named[OFF_BY_ONE] == pytest.approx(before[token])

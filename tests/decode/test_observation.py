@@ -1,4 +1,5 @@
-"""What a drafter is shown after a round: the states of the accepted path, whatever else the target read."""
+"""What a drafter is shown after a round: the states of the accepted path, whatever else the target
+read."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ def state(prefix, layer):
 class SecondIsRight(Drafter, DraftSession):
     """Two siblings a level, of which the second is what the target writes."""
 
-    name, trees, wants, selections = "second_is_right", True, Wants(hidden=(1,)), frozenset({"fixed"})
+    name, trees, wants = "second_is_right", True, Wants(hidden=(1,))
+    selections = frozenset({"fixed"})
     memories = ()
 
     def open(self, request):
@@ -50,7 +52,9 @@ def test_states_are_those_of_the_accepted_path():
     text, shown = [0, 1, 2, *result.token_ids], 0
     for seen in drafter.seen:
         assert seen.start == shown
-        for place, (token, vector) in enumerate(zip(seen.tokens, seen.hidden[1], strict=True), start=seen.start):
+        for place, (token, vector) in enumerate(
+            zip(seen.tokens, seen.hidden[1], strict=True), start=seen.start
+        ):
             assert token == text[place]
             np.testing.assert_array_equal(np.asarray(vector), state(text[: place + 1], 1))
         shown += len(seen.tokens)

@@ -1,4 +1,5 @@
-"""Prompts read in pieces before the first round: the drafts and the text are as when read at once."""
+"""Prompts read in pieces before the first round: the drafts and the text are as when read at
+once."""
 
 from __future__ import annotations
 
@@ -30,10 +31,14 @@ DRAFTERS: dict[str, Callable[[], Any]] = {
 def make(name: str) -> SpeculativeDecoder:
     laws = np.random.default_rng(0).dirichlet(np.ones(VOCAB), size=VOCAB)
     target = TableModel(laws, hidden=random_state, max_length=200)
-    return SpeculativeDecoder(DRAFTERS[name](), target, speculative_config={"num_speculative_tokens": 3})
+    return SpeculativeDecoder(
+        DRAFTERS[name](), target, speculative_config={"num_speculative_tokens": 3}
+    )
 
 
-def engine_of(decoder: SpeculativeDecoder, params: SamplingParams, heard: list[list[Update]]) -> Engine:
+def engine_of(
+    decoder: SpeculativeDecoder, params: SamplingParams, heard: list[list[Update]]
+) -> Engine:
     """With all prompts asked, to be read in pieces of five tokens."""
     engine = Engine(decoder.target, decoder.speculation, max_num_seqs=8, prompt_piece=5)
     for prompt, updates in zip(PROMPTS, heard, strict=True):
@@ -43,23 +48,29 @@ def engine_of(decoder: SpeculativeDecoder, params: SamplingParams, heard: list[l
 
 @pytest.mark.parametrize("name", DRAFTERS)
 def test_pieces_change_nothing_but_the_passes(name: str) -> None:
-    """Every draft is the one it is after a prompt that was read at once, those of heads, which live on the prompt's hidden
-    states, included."""
+    """Every draft is the one it is after a prompt that was read at once, those of heads, which live
+    on the prompt's hidden states, included."""
     decoder = make(name)
     params = SamplingParams(seed=2, max_tokens=12)
     wanted = [decoder.generate(prompt, params) for prompt in PROMPTS]
     heard: list[list[Update]] = [[] for _ in PROMPTS]
     engine = engine_of(decoder, params, heard)
     results = {output.request_id: output.result for output in engine.step()}
-    assert [len(updates) for updates in heard] == [0, 1, 0] and engine.num_tokens == 5 + 1 + len(heard[1][0].token_ids)
+    assert [len(updates) for updates in heard] == [0, 1, 0] and engine.num_tokens == 5 + 1 + len(
+        heard[1][0].token_ids
+    )
     while engine.has_unfinished_requests():
         results |= {output.request_id: output.result for output in engine.step()}
     for number, whole in enumerate(wanted):
         assert results[number].token_ids == whole.token_ids
-        assert [record.draft_tokens for record in results[number].rounds] == [record.draft_tokens for record in whole.rounds]
+        assert [record.draft_tokens for record in results[number].rounds] == [
+            record.draft_tokens for record in whole.rounds
+        ]
 
 
 def test_a_scored_prompt_is_read_by_its_round() -> None:
     heard: list[list[Update]] = [[] for _ in PROMPTS]
     engine_of(make("ngram"), SamplingParams(seed=2, max_tokens=3, prompt_logprobs=0), heard).step()
-    assert [len(updates[0].prompt_logprobs or ()) for updates in heard] == [len(prompt) for prompt in PROMPTS]
+    assert [len(updates[0].prompt_logprobs or ()) for updates in heard] == [
+        len(prompt) for prompt in PROMPTS
+    ]

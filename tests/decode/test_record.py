@@ -9,7 +9,14 @@ import pytest
 
 from draftproof import SamplingParams, SpeculativeDecoder, TableModel, __version__
 from draftproof.core.records import Round, Seconds
-from draftproof.decode.record import RecordHeader, RoundWriter, header_for, params_as_dict, read_rounds, write_rounds
+from draftproof.decode.record import (
+    RecordHeader,
+    RoundWriter,
+    header_for,
+    params_as_dict,
+    read_rounds,
+    write_rounds,
+)
 from draftproof.errors import UsageError
 
 HEADER = RecordHeader(
@@ -47,7 +54,9 @@ def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
     assert header == HEADER
     assert header.draftproof == __version__
     assert rounds == ROUNDS
-    assert [record.seconds for record in rounds] == [record.seconds for record in ROUNDS]  # left out of equality
+    assert [record.seconds for record in rounds] == [
+        record.seconds for record in ROUNDS
+    ]  # left out of equality
     first = json.loads(path.read_text().splitlines()[0])
     assert (first["format"], first["version"]) == ("draftproof.rounds", 1)
 
@@ -64,7 +73,9 @@ def test_every_round_is_on_disk_when_it_ends(tmp_path: Path) -> None:
 
 def test_a_stream_is_recorded_round_by_round_and_the_record_is_the_results(tmp_path: Path) -> None:
     model = TableModel([[0.1, 0.8, 0.1], [0.1, 0.1, 0.8], [0.8, 0.1, 0.1]])
-    decoder = SpeculativeDecoder(None, model, speculative_config={"method": "ngram", "num_speculative_tokens": 3})
+    decoder = SpeculativeDecoder(
+        None, model, speculative_config={"method": "ngram", "num_speculative_tokens": 3}
+    )
     path, params = tmp_path / "rounds.jsonl", SamplingParams(max_tokens=12, seed=1, n=2)
     with RoundWriter(path) as writer:
         writer.header(header_for(decoder, [0, 1, 2], params))
@@ -76,11 +87,24 @@ def test_a_stream_is_recorded_round_by_round_and_the_record_is_the_results(tmp_p
                 result = done.value
                 break
     header, rounds = read_rounds(path)
-    assert (header.target, header.method, header.rule, header.prompt_token_ids) == ("table", "ngram", "match", (0, 1, 2))
-    assert header.params == {"max_tokens": 12, "seed": 1, "n": 2} and header.config["num_speculative_tokens"] == 3
+    assert (header.target, header.method, header.rule, header.prompt_token_ids) == (
+        "table",
+        "ngram",
+        "match",
+        (0, 1, 2),
+    )
+    assert (
+        header.params == {"max_tokens": 12, "seed": 1, "n": 2}
+        and header.config["num_speculative_tokens"] == 3
+    )
     assert rounds == [record for output in result.outputs for record in output.rounds]
-    assert [i for i, record in enumerate(rounds) if record.start == 3] == [0, len(result.outputs[0].rounds)]
-    assert [token for record in rounds for token in record.tokens] == [t for output in result.outputs for t in output.token_ids]
+    assert [i for i, record in enumerate(rounds) if record.start == 3] == [
+        0,
+        len(result.outputs[0].rounds),
+    ]
+    assert [token for record in rounds for token in record.tokens] == [
+        t for output in result.outputs for t in output.token_ids
+    ]
 
 
 def test_an_interrupted_last_line_is_left_out(tmp_path: Path) -> None:
@@ -106,7 +130,11 @@ def test_a_missing_newline_at_the_end_is_fine(tmp_path: Path) -> None:
         (1, "[1]", "line 1 is list, not an object"),
         (2, "not json", "line 2 is not JSON"),
         (3, '{"start": 6}', "line 3 lacks the key 'draft_tokens'"),
-        (4, '{"start": 6, "draft_tokens": 5}', "line 4, key 'draft_tokens' is 5, where a list is expected"),
+        (
+            4,
+            '{"start": 6, "draft_tokens": 5}',
+            "line 4, key 'draft_tokens' is 5, where a list is expected",
+        ),
         (2, "", "line 2 is not JSON"),
     ],
 )
@@ -142,7 +170,9 @@ def test_parameters_are_kept_when_they_differ_from_their_defaults() -> None:
     def my_processor(ids: object, scores: object) -> object:
         return scores
 
-    params = SamplingParams(temperature=0.5, stop="x", logit_bias={3: 1.5}, logits_processors=[my_processor], seed=7)
+    params = SamplingParams(
+        temperature=0.5, stop="x", logit_bias={3: 1.5}, logits_processors=[my_processor], seed=7
+    )
     assert json.loads(json.dumps(params_as_dict(params))) == {
         "temperature": 0.5,
         "stop": ["x"],
@@ -154,4 +184,6 @@ def test_parameters_are_kept_when_they_differ_from_their_defaults() -> None:
 
 def test_a_ban_by_bias_is_json_too():
     params = SamplingParams(logit_bias={5: -float("inf")})
-    assert json.loads(json.dumps(params_as_dict(params), allow_nan=False)) == {"logit_bias": {"5": "-inf"}}
+    assert json.loads(json.dumps(params_as_dict(params), allow_nan=False)) == {
+        "logit_bias": {"5": "-inf"}
+    }

@@ -1,7 +1,8 @@
-"""Logits processors with a state of their own: plain decoding's text with every draft, or a refusal before any work.
+"""Logits processors with a state of their own: plain decoding's text with every draft, or a refusal
+before any work.
 
-transformers calls a processor once for each token, so one that counts its calls or moves a matcher on is right there. With
-drafts it is asked about rows that never become text.
+transformers calls a processor once for each token, so one that counts its calls or moves a matcher
+on is right there. With drafts it is asked about rows that never become text.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class Budget:
 
 
 class Matcher:
-    """Moves on by the last token at every call but the first, as xgrammar's processor does: no token twice in a row."""
+    """Moves on by the last token at every call but the first, as xgrammar's processor does: no
+    token twice in a row."""
 
     def __init__(self) -> None:
         self.prefilled, self.text = False, []
@@ -116,28 +118,43 @@ def counting_global(input_ids, scores):
 
 def table(seed: int) -> TableModel:
     generator = torch.Generator().manual_seed(seed)
-    return TableModel(torch.randn(VOCAB, VOCAB, generator=generator, dtype=torch.float64).mul(2).softmax(-1).numpy())
+    return TableModel(
+        torch.randn(VOCAB, VOCAB, generator=generator, dtype=torch.float64)
+        .mul(2)
+        .softmax(-1)
+        .numpy()
+    )
 
 
 TARGET, DRAFT = table(1), table(2)
 SETTINGS = [
     *({"num_speculative_tokens": 3, "rule": rule} for rule in ("match", "gumbel")),
     {"tree": "2,2", "rule": "match"},
-    *({"method": method, "num_speculative_tokens": 3} for method in ("ngram", "suffix", "recycling", "lookahead")),
+    *(
+        {"method": method, "num_speculative_tokens": 3}
+        for method in ("ngram", "suffix", "recycling", "lookahead")
+    ),
     {"method": "auto", "drafters": ["suffix", "ngram"], "num_speculative_tokens": 3},
 ]
 
 
-@pytest.mark.parametrize("make", [Budget, Locked, Matcher, Remembering], ids=lambda make: make.__name__)
+@pytest.mark.parametrize(
+    "make", [Budget, Locked, Matcher, Remembering], ids=lambda make: make.__name__
+)
 @pytest.mark.parametrize("setting", SETTINGS, ids=str)
 def test_the_text_is_plain_decodings(setting, make):
-    made = SpeculativeDecoder(None if "method" in setting else DRAFT, TARGET, speculative_config=setting)
+    made = SpeculativeDecoder(
+        None if "method" in setting else DRAFT, TARGET, speculative_config=setting
+    )
     for seed, temperature in ((1, 1.0), (2, 1.0), (3, 0.0)):
         params = partial(SamplingParams, max_tokens=12, seed=seed, temperature=temperature)
         plain = made.plain.generate(PROMPT, params(logits_processors=[make()]))
         for _ in range(2):
             processor = make()
-            assert made.generate(PROMPT, params(logits_processors=[processor])).token_ids == plain.token_ids
+            assert (
+                made.generate(PROMPT, params(logits_processors=[processor])).token_ids
+                == plain.token_ids
+            )
             assert {**vars(processor), "lock": 0} == {**vars(make()), "lock": 0}, (
                 "what the caller gave was called or written to"
             )
@@ -145,19 +162,29 @@ def test_the_text_is_plain_decodings(setting, make):
 
 @pytest.mark.parametrize("rule", ["token", "block", "traversal"])
 def test_a_greedy_text_is_plain_decodings_under_every_rule(rule):
-    made = SpeculativeDecoder(DRAFT, TARGET, speculative_config={"num_speculative_tokens": 4, "rule": rule})
+    made = SpeculativeDecoder(
+        DRAFT, TARGET, speculative_config={"num_speculative_tokens": 4, "rule": rule}
+    )
     params = partial(SamplingParams, max_tokens=12, temperature=0)
     for make in (Budget, Matcher):
         plain = made.plain.generate(PROMPT, params(logits_processors=[make()]))
-        assert made.generate(PROMPT, params(logits_processors=[make()])).token_ids == plain.token_ids
+        assert (
+            made.generate(PROMPT, params(logits_processors=[make()])).token_ids == plain.token_ids
+        )
 
 
 def test_every_sample_row_and_warper_has_states_of_its_own():
-    made = SpeculativeDecoder(DRAFT, TARGET, speculative_config={"num_speculative_tokens": 3, "rule": "match"})
+    made = SpeculativeDecoder(
+        DRAFT, TARGET, speculative_config={"num_speculative_tokens": 3, "rule": "match"}
+    )
     params = partial(SamplingParams, max_tokens=10)
-    alone = [made.plain.generate(PROMPT, params(seed=seed, logits_processors=[Budget()])).token_ids for seed in (1, 2)]
+    alone = [
+        made.plain.generate(PROMPT, params(seed=seed, logits_processors=[Budget()])).token_ids
+        for seed in (1, 2)
+    ]
     together = made.generate(
-        [PROMPT, PROMPT], [params(seed=seed, logits_processors=[one]) for seed in (1, 2) for one in [Budget()]]
+        [PROMPT, PROMPT],
+        [params(seed=seed, logits_processors=[one]) for seed in (1, 2) for one in [Budget()]],
     )
     assert [result.token_ids for result in together] == alone
     shared = Budget()
@@ -165,25 +192,39 @@ def test_every_sample_row_and_warper_has_states_of_its_own():
     assert all(output.token_ids[4:] == (7,) * 6 for output in several) and shared.calls == 0
     with made.session() as turns:
         for seed, text in zip((1, 2), alone, strict=True):
-            assert turns.generate(PROMPT, params(seed=seed, logits_processors=[Budget()])).token_ids == text
+            assert (
+                turns.generate(PROMPT, params(seed=seed, logits_processors=[Budget()])).token_ids
+                == text
+            )
 
 
-@pytest.mark.parametrize("make", [Generated, counting_closure, lambda: counting_global], ids=["generator", "closure", "global"])
+@pytest.mark.parametrize(
+    "make",
+    [Generated, counting_closure, lambda: counting_global],
+    ids=["generator", "closure", "global"],
+)
 def test_a_state_that_cannot_be_copied_is_refused_before_any_work(make):
     made = SpeculativeDecoder(DRAFT, TARGET, speculative_config={"num_speculative_tokens": 3})
     for field in ("logits_processors", "logits_warpers"):
         processor = make()
         params = SamplingParams(max_tokens=10, seed=1, **{field: [processor]})
-        with pytest.raises(UsageError, match="keeps a state of its own that cannot be copied along drafts"):
+        with pytest.raises(
+            UsageError, match="keeps a state of its own that cannot be copied along drafts"
+        ):
             made.request(PROMPT, params)
-    plain = SamplingParams(max_tokens=10, seed=1, num_speculative_tokens=0, logits_processors=[make()])
+    plain = SamplingParams(
+        max_tokens=10, seed=1, num_speculative_tokens=0, logits_processors=[make()]
+    )
     assert len(made.generate(PROMPT, plain).token_ids) == 10
 
 
 def test_functions_are_used_as_they_are():
     functions = [LockedFunction(), lambda ids, scores: scores]
     assert with_forks(functions, PROMPT, VOCAB) == tuple(functions)
-    assert [type(one) for one in with_forks([Budget(), Matcher()], PROMPT, VOCAB)] == [Forked, Forked]
+    assert [type(one) for one in with_forks([Budget(), Matcher()], PROMPT, VOCAB)] == [
+        Forked,
+        Forked,
+    ]
 
 
 def test_xgrammars_own_processor():
@@ -196,11 +237,17 @@ def test_xgrammars_own_processor():
     grammar = compiler.compile_grammar('root ::= ("ab" | "cd" | [0-9]) root | "."')
     model = tiny.llama()
     model.generation_config.eos_token_id = end
-    for setting in ({"method": "ngram"}, {"method": "early_exit", "early_exit_layers": 1}, {"method": "lookahead"}):
+    for setting in (
+        {"method": "ngram"},
+        {"method": "early_exit", "early_exit_layers": 1},
+        {"method": "lookahead"},
+    ):
         made = SpeculativeDecoder(None, model, speculative_config={**setting, "rule": "match"})
         for seed in range(4):
             params = partial(SamplingParams, max_tokens=12, seed=seed)
-            plain = made.plain.generate(PROMPT, params(logits_processors=[hf.LogitsProcessor(grammar)]))
+            plain = made.plain.generate(
+                PROMPT, params(logits_processors=[hf.LogitsProcessor(grammar)])
+            )
             ours = made.generate(PROMPT, params(logits_processors=[hf.LogitsProcessor(grammar)]))
             assert ours.token_ids == plain.token_ids
 
@@ -213,15 +260,20 @@ class Raising:
 
 
 def test_an_error_in_a_drafters_row_ends_the_draft_alone():
-    """The draft would go to token 3, which the target never takes: plain decoding does not ask what comes after it."""
+    """The draft would go to token 3, which the target never takes: plain decoding does not ask what
+    comes after it."""
     target, draft = (TableModel([[float(j == to) for j in range(5)]] * 5) for to in (2, 3))
-    made = SpeculativeDecoder(draft, target, speculative_config={"num_speculative_tokens": 3, "rule": "token"})
+    made = SpeculativeDecoder(
+        draft, target, speculative_config={"num_speculative_tokens": 3, "rule": "token"}
+    )
     result = made.generate([0], SamplingParams(max_tokens=6, seed=1, logits_processors=[Raising()]))
     assert result.token_ids == (2,) * 6
     assert any("raised KeyError" in note for note in result.stats.notes)
 
 
-@pytest.mark.parametrize("drafter", ["ngram", "draft", {"method": "early_exit", "early_exit_layers": 1}], ids=str)
+@pytest.mark.parametrize(
+    "drafter", ["ngram", "draft", {"method": "early_exit", "early_exit_layers": 1}], ids=str
+)
 @pytest.mark.parametrize("make", [Budget, Matcher], ids=lambda make: make.__name__)
 def test_inside_transformers_own_call(make, drafter):
     model = tiny.llama(torch.float64)
@@ -231,10 +283,18 @@ def test_inside_transformers_own_call(make, drafter):
     options = dict(do_sample=False, max_new_tokens=12)
     expected = model.generate(**inputs, logits_processor=[make()], **options)
     ours = model.generate(
-        **inputs, logits_processor=[make()], custom_generate=draftproof.hf.generate, drafter=drafter, **options
+        **inputs,
+        logits_processor=[make()],
+        custom_generate=draftproof.hf.generate,
+        drafter=drafter,
+        **options,
     )
     assert torch.equal(ours, expected)
     with pytest.raises(UsageError, match="keeps a state of its own"):
         model.generate(
-            **inputs, logits_processor=[Generated()], custom_generate=draftproof.hf.generate, drafter=drafter, **options
+            **inputs,
+            logits_processor=[Generated()],
+            custom_generate=draftproof.hf.generate,
+            drafter=drafter,
+            **options,
         )

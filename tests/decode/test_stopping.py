@@ -1,4 +1,5 @@
-"""Ends inside a block: text, ids, log-probabilities, counts and cache stop at the token plain decoding stops at."""
+"""Ends inside a block: text, ids, log-probabilities, counts and cache stop at the token plain
+decoding stops at."""
 
 from __future__ import annotations
 
@@ -18,11 +19,15 @@ GREEDY = {"temperature": 0, "max_tokens": 30}
 
 def chain(size: int = 64) -> TableModel:
     """Token i is always followed by i + 1."""
-    return TableModel([[1.0 if j == (i + 1) % size else 0.0 for j in range(size)] for i in range(size)])
+    return TableModel(
+        [[1.0 if j == (i + 1) % size else 0.0 for j in range(size)] for i in range(size)]
+    )
 
 
 def self_drafting(model, tokenizer=None, length: int = 8) -> SpeculativeDecoder:
-    return SpeculativeDecoder(model, model, tokenizer, speculative_config={"num_speculative_tokens": length})
+    return SpeculativeDecoder(
+        model, model, tokenizer, speculative_config={"num_speculative_tokens": length}
+    )
 
 
 @pytest.mark.parametrize("position", range(1, 9))
@@ -30,7 +35,9 @@ def self_drafting(model, tokenizer=None, length: int = 8) -> SpeculativeDecoder:
 def test_eos_inside_an_accepted_block(position, ends):
     """transformers#47912: an accepted end token inside a block was followed by more text."""
     module = llama(torch.float64)
-    free = SpeculativeDecoder(None, module).generate([3, 10, 17], SamplingParams(**GREEDY)).token_ids
+    free = (
+        SpeculativeDecoder(None, module).generate([3, 10, 17], SamplingParams(**GREEDY)).token_ids
+    )
     end = free[position - 1]
     first = free.index(end) + 1
     module.generation_config.eos_token_id = end if ends == "one" else [end, 63 if end != 63 else 62]
@@ -41,23 +48,34 @@ def test_eos_inside_an_accepted_block(position, ends):
     assert len(result.token_ids) <= first
     assert result.token_ids.count(result.token_ids[-1]) == 1
     assert result.finish_reason == "stop"
-    assert result.stats.num_emitted_tokens == len(result.token_ids) == len(result.outputs[0].origins)
+    assert (
+        result.stats.num_emitted_tokens == len(result.token_ids) == len(result.outputs[0].origins)
+    )
     pieces = list(made.stream([3, 10, 17], SamplingParams(**GREEDY)))
     assert tuple(t for piece in pieces for t in piece.token_ids) == result.token_ids
     assert [piece.finish_reason for piece in pieces][-1] == "stop"
 
 
 def test_an_end_inside_a_tree_ends_the_text_and_the_cache():
-    """The end is the second of three accepted levels and hangs under a second sibling: what is below it was accepted too."""
+    """The end is the second of three accepted levels and hangs under a second sibling: what is
+    below it was accepted too."""
     target = chain()
-    half = TableModel([[0.5 if j in ((i + 1) % 64, (i + 2) % 64) else 0.0 for j in range(64)] for i in range(64)])
-    made = SpeculativeDecoder(half, target, speculative_config={"model": "half", "tree": "2,2,2", "rule": "match"})
+    half = TableModel(
+        [[0.5 if j in ((i + 1) % 64, (i + 2) % 64) else 0.0 for j in range(64)] for i in range(64)]
+    )
+    made = SpeculativeDecoder(
+        half, target, speculative_config={"model": "half", "tree": "2,2,2", "rule": "match"}
+    )
     for seed in range(4):
         params = SamplingParams(max_tokens=20, stop_token_ids=[12], seed=seed)
         session = target.open()
         generation = generation_of(made, session, (10,), params)
         record = drive(generation.round())
-        assert record.tokens == (11, 12) and record.origins == ("draft", "draft") and record.num_accepted_tokens == 2
+        assert (
+            record.tokens == (11, 12)
+            and record.origins == ("draft", "draft")
+            and record.num_accepted_tokens == 2
+        )
         assert tuple(generation.context) == tuple(session.tokens) == (10, 11, 12)
         assert generation.finished
 
@@ -80,13 +98,18 @@ def test_the_cache_ends_where_the_text_ends():
     [("w2", "w1 "), ("w4 w5", "w1 w2 w3 "), (["w9", "w3"], "w1 w2 "), ("w1", ""), ("2 w3", "w1 w")],
 )
 def test_stop_strings_inside_a_block_and_across_rounds(stop, text, length):
-    """sglang#23802: only a short tail of a block was looked at, and the stop string in front of it missed."""
+    """sglang#23802: only a short tail of a block was looked at, and the stop string in front of it
+    missed."""
     made = self_drafting(chain(), word_tokenizer(), length)
     params = SamplingParams(temperature=0, max_tokens=20, stop=stop)
     result = made.generate([0], params)
     plain = made.plain.generate([0], params)
     assert (result.text, result.finish_reason) == (text, "stop")
-    assert (result.token_ids, result.text, result.stop_reason) == (plain.token_ids, plain.text, plain.stop_reason)
+    assert (result.token_ids, result.text, result.stop_reason) == (
+        plain.token_ids,
+        plain.text,
+        plain.stop_reason,
+    )
     pieces = list(made.stream([0], params))
     assert "".join(piece.text for piece in pieces) == text
     assert pieces[-1].stop_reason == result.stop_reason
@@ -99,7 +122,11 @@ def test_stop_strings_inside_a_block_and_across_rounds(stop, text, length):
         ({"stop": "</think>"}, "ab", 3),
         ({"stop": "</think>", "include_stop_str_in_output": True}, "ab", 3),
         ({"stop": "</think>", "skip_special_tokens": False}, "ab", 3),
-        ({"stop": "</think>", "skip_special_tokens": False, "include_stop_str_in_output": True}, "ab</think>", 3),
+        (
+            {"stop": "</think>", "skip_special_tokens": False, "include_stop_str_in_output": True},
+            "ab</think>",
+            3,
+        ),
         ({"stop": "b</think>c"}, "a", 4),
         ({"stop": "k>c"}, "ab", 4),
         ({"stop": ["bc", "d"]}, "abc", 5),
@@ -107,11 +134,14 @@ def test_stop_strings_inside_a_block_and_across_rounds(stop, text, length):
     ],
 )
 def test_a_stop_string_is_looked_for_in_the_text_as_the_model_wrote_it(fields, text, count, length):
-    """`</think>` is one special token, which `skip_special_tokens` leaves out of the text: it never ended one. And "bc" is
-    nowhere in what was written, though it is in what is shown."""
+    """`</think>` is one special token, which `skip_special_tokens` leaves out of the text: it never
+    ended one. And "bc" is nowhere in what was written, though it is in what is shown."""
     tokenizer = byte_level(end="</think>")
     ids = [*(tokenizer.encode(piece)[0] for piece in ("a", "b", "</think>", "c", "d", "e", "f")), 0]
-    model = TableModel(lambda prefix: np.eye(len(tokenizer))[ids[min(len(prefix) - 1, 7)]], vocab_size=len(tokenizer))
+    model = TableModel(
+        lambda prefix: np.eye(len(tokenizer))[ids[min(len(prefix) - 1, 7)]],
+        vocab_size=len(tokenizer),
+    )
     made = self_drafting(model, tokenizer, length)
     params = SamplingParams(temperature=0, max_tokens=7, **fields)
     for decoder in (made, made.plain):
@@ -119,12 +149,17 @@ def test_a_stop_string_is_looked_for_in_the_text_as_the_model_wrote_it(fields, t
         assert (result.text, len(result.token_ids)) == (text, count)
         assert result.finish_reason == ("length" if count == 7 else "stop")
         pieces = list(decoder.stream([0], params))
-        assert "".join(piece.text for piece in pieces) == text and pieces[-1].stop_reason == result.stop_reason
+        assert (
+            "".join(piece.text for piece in pieces) == text
+            and pieces[-1].stop_reason == result.stop_reason
+        )
 
 
 def test_the_stop_string_can_be_kept():
     made = self_drafting(chain(), word_tokenizer())
-    params = SamplingParams(temperature=0, max_tokens=20, stop="w3", include_stop_str_in_output=True)
+    params = SamplingParams(
+        temperature=0, max_tokens=20, stop="w3", include_stop_str_in_output=True
+    )
     assert made.generate([0], params).text == "w1 w2 w3"
     assert "".join(piece.text for piece in made.stream([0], params)) == "w1 w2 w3"
 
@@ -132,20 +167,33 @@ def test_the_stop_string_can_be_kept():
 def test_a_possible_beginning_of_a_stop_string_is_held_back_until_it_is_none():
     made = self_drafting(chain(), word_tokenizer(), 2)
     params = SamplingParams(temperature=0, max_tokens=6, stop="w3 w5")
-    assert "".join(piece.text for piece in made.stream([0], params)) == "w1 w2 w3 w4 w5 w6" == made.generate([0], params).text
+    assert (
+        "".join(piece.text for piece in made.stream([0], params))
+        == "w1 w2 w3 w4 w5 w6"
+        == made.generate([0], params).text
+    )
 
 
 def test_stop_token_ids_and_ignore_eos():
     model = TableModel(chain()._law.__closure__[0].cell_contents, eos_token_ids=(4,))
     made = self_drafting(model)
     assert made.generate([0], SamplingParams(temperature=0, max_tokens=9)).token_ids == (1, 2, 3, 4)
-    ignoring = made.generate([0], SamplingParams(temperature=0, max_tokens=9, ignore_eos=True, stop_token_ids=[7]))
-    assert (ignoring.token_ids, ignoring.finish_reason, ignoring.stop_reason) == ((1, 2, 3, 4, 5, 6, 7), "stop", 7)
+    ignoring = made.generate(
+        [0], SamplingParams(temperature=0, max_tokens=9, ignore_eos=True, stop_token_ids=[7])
+    )
+    assert (ignoring.token_ids, ignoring.finish_reason, ignoring.stop_reason) == (
+        (1, 2, 3, 4, 5, 6, 7),
+        "stop",
+        7,
+    )
 
 
 def test_min_tokens_holds_off_every_kind_of_end():
     """The end token is banned until min_tokens are out, and no stop string counts before."""
-    rows = [[0.2 if j == 15 else 0.8 if j == (i + 1) % 15 else 0.0 for j in range(16)] for i in range(16)]
+    rows = [
+        [0.2 if j == 15 else 0.8 if j == (i + 1) % 15 else 0.0 for j in range(16)]
+        for i in range(16)
+    ]
     model = TableModel(rows, eos_token_ids=(15,))
     made = self_drafting(model, word_tokenizer(16), 4)
     for seed in range(40):
@@ -187,11 +235,14 @@ class Counting(DraftModel):
 
 @pytest.mark.parametrize("limit", [1, 2, 3])
 def test_a_limit_smaller_than_the_draft(limit, recwarn):
-    """transformers#28555, ferrox#311: never more than asked for, never more drafts than can be used, no pass for nothing."""
+    """transformers#28555, ferrox#311: never more than asked for, never more drafts than can be
+    used, no pass for nothing."""
     module = llama(torch.float64)
     drafter = Counting(SpeculativeDecoder(None, module).target)
     made = SpeculativeDecoder(drafter, module, speculative_config={"num_speculative_tokens": 8})
-    result = made.generate([1, 2, 3], SamplingParams(temperature=0, max_tokens=limit, min_tokens=limit))
+    result = made.generate(
+        [1, 2, 3], SamplingParams(temperature=0, max_tokens=limit, min_tokens=limit)
+    )
     assert len(result.token_ids) == limit
     assert result.finish_reason == "length"
     assert result.stats.num_draft_tokens <= limit - 1
@@ -204,5 +255,7 @@ def test_the_context_limit_ends_a_text_as_plain_decoding_does():
     made = self_drafting(model)
     params = SamplingParams(temperature=0, max_tokens=None)
     result = made.generate([0, 1, 2], params)
-    assert result.token_ids == made.plain.generate([0, 1, 2], params).token_ids == tuple(range(3, 10))
+    assert (
+        result.token_ids == made.plain.generate([0, 1, 2], params).token_ids == tuple(range(3, 10))
+    )
     assert result.finish_reason == "length"

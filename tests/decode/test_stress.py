@@ -1,7 +1,8 @@
-"""Use under stress: threads, cancelled and closed streams, memory that runs out, and a thousand short generations.
+"""Use under stress: threads, cancelled and closed streams, memory that runs out, and a thousand
+short generations.
 
-Classes of vllm#15506 (memory grows while drafts are off), am17an/llama.cpp#20 (a client that left kept its slot) and of memory
-that runs out in the middle of a batch.
+Classes of vllm#15506 (memory grows while drafts are off), am17an/llama.cpp#20 (a client that left
+kept its slot) and of memory that runs out in the middle of a batch.
 """
 
 from __future__ import annotations
@@ -22,28 +23,37 @@ from tiny import llama
 PROMPTS = [[5, 9, 2], [1, 2, 3, 1, 2], [7] * 9, list(range(10, 27))]
 NO_MEMORY = {
     "the host's": lambda: MemoryError(),
-    "torch's on a CPU": lambda: RuntimeError("[enforce fail at alloc_cpu.cpp:124] DefaultCPUAllocator: can't allocate memory"),
+    "torch's on a CPU": lambda: RuntimeError(
+        "[enforce fail at alloc_cpu.cpp:124] DefaultCPUAllocator: can't allocate memory"
+    ),
     "CUDA's": lambda: torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
 }
 
 
 def make(method: str = "ngram", **config) -> SpeculativeDecoder:
     if method == "ngram":
-        made = SpeculativeDecoder(None, llama(torch.float64), speculative_config={"method": "ngram"} | config)
+        made = SpeculativeDecoder(
+            None, llama(torch.float64), speculative_config={"method": "ngram"} | config
+        )
     else:
         draft = llama(torch.float64, seed=1)
-        made = SpeculativeDecoder(draft, llama(torch.float64), speculative_config={"num_speculative_tokens": 3} | config)
+        made = SpeculativeDecoder(
+            draft, llama(torch.float64), speculative_config={"num_speculative_tokens": 3} | config
+        )
     made.batch_bytes([[1]])
     return made
 
 
 def failing(model, unlucky, error):
-    """Let every pass of `model` fail that holds a session which has read, or reads, the tokens `unlucky` first."""
+    """Let every pass of `model` fail that holds a session which has read, or reads, the tokens
+    `unlucky` first."""
     extend_many = model.extend_many
 
     def extend(steps):
         for step in steps:
-            if [*step.session.tokens, *step.tokens][: len(unlucky)] == unlucky and step.session.length >= len(unlucky):
+            if [*step.session.tokens, *step.tokens][
+                : len(unlucky)
+            ] == unlucky and step.session.length >= len(unlucky):
                 raise error()
         return extend_many(steps)
 
@@ -71,7 +81,9 @@ def test_logits_that_are_no_numbers_end_their_row_only():
         row = [0.25] * 4 if len(prefix) < 5 or prefix[0] != 3 else [float("nan")] * 4
         return row
 
-    decoder = SpeculativeDecoder(None, TableModel(laws, vocab_size=4), speculative_config={"method": "ngram"})
+    decoder = SpeculativeDecoder(
+        None, TableModel(laws, vocab_size=4), speculative_config={"method": "ngram"}
+    )
     params = SamplingParams(seed=1, max_tokens=9)
     results = decoder.generate([[0], [3], [1]], params)
     assert [result.finish_reason for result in results] == ["length", "error", "length"]
@@ -132,7 +144,8 @@ def test_two_threads_on_one_decoder():
 @pytest.mark.parametrize("when", [3, 4])
 @pytest.mark.parametrize("many", [False, True])
 def test_cancelling_from_another_thread_takes_one_round(many, when):
-    """The thread that cancels waits for a pass to begin; no pass begins after the one that was running, whichever that is."""
+    """The thread that cancels waits for a pass to begin; no pass begins after the one that was
+    running, whichever that is."""
     decoder = make()
     cancel, running, passes = threading.Event(), threading.Event(), []
     extend_many = decoder.target.extend_many
@@ -194,7 +207,12 @@ def test_a_thousand_short_generations_do_not_grow():
     """Mixed lengths and parameters, half of them without drafts, alone and in batches."""
     decoder = make("ngram", num_speculative_tokens=4)
     params = [
-        SamplingParams(temperature=i % 2, seed=i, max_tokens=1 + i % 4, num_speculative_tokens=0 if i % 4 < 2 else None)
+        SamplingParams(
+            temperature=i % 2,
+            seed=i,
+            max_tokens=1 + i % 4,
+            num_speculative_tokens=0 if i % 4 < 2 else None,
+        )
         for i in range(20)
     ]
     prompts = [[1 + i % 7] * (1 + i % 9) for i in range(20)]
@@ -223,11 +241,16 @@ def test_a_thousand_short_generations_do_not_grow():
 
 
 def test_a_schedule_sets_the_length_by_batch_size_and_says_so():
-    decoder = make("draft_model", num_speculative_tokens_per_batch_size=[[1, 1, 3], [2, 3, 1], [4, 8, 0]])
+    decoder = make(
+        "draft_model", num_speculative_tokens_per_batch_size=[[1, 1, 3], [2, 3, 1], [4, 8, 0]]
+    )
     params = SamplingParams(temperature=0, max_tokens=10)
     four = decoder.generate(PROMPTS, params)
     assert all(result.stats.num_draft_tokens == 0 for result in four)
-    assert "no drafts at batch size 4, as num_speculative_tokens_per_batch_size says" in four[0].stats.notes
+    assert (
+        "no drafts at batch size 4, as num_speculative_tokens_per_batch_size says"
+        in four[0].stats.notes
+    )
     two = decoder.generate(PROMPTS[:2], params)
     assert {len(record.draft_tokens) for record in two[0].rounds[:2]} == {1}
     one = decoder.generate(PROMPTS[0], params)
@@ -238,11 +261,15 @@ def test_a_schedule_sets_the_length_by_batch_size_and_says_so():
 
 
 def test_rows_that_leave_bring_the_drafts_back():
-    """After falling back to one sequence, acceptance is what it is alone: the draft model reads what it missed."""
+    """After falling back to one sequence, acceptance is what it is alone: the draft model reads
+    what it missed."""
     draft = llama(torch.float64)
     schedule = {"num_speculative_tokens_per_batch_size": [[1, 1, 3], [2, 8, 0]]}
     decoder = SpeculativeDecoder(draft, llama(torch.float64), speculative_config=schedule)
-    params = [SamplingParams(temperature=0, max_tokens=40), SamplingParams(temperature=0, max_tokens=6)]
+    params = [
+        SamplingParams(temperature=0, max_tokens=40),
+        SamplingParams(temperature=0, max_tokens=6),
+    ]
     result = decoder.generate(PROMPTS[:2], params)[0]
     drafted = [record for record in result.rounds if record.draft_tokens]
     assert len(drafted) > 5

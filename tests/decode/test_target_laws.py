@@ -1,5 +1,6 @@
-"""A row that has no law cuts the accepted path before it, its last row included, and matters nowhere else: in memory and on a
-device. The next round then begins there, and fails as plain decoding does."""
+"""A row that has no law cuts the accepted path before it, its last row included, and matters
+nowhere else: in memory and on a device. The next round then begins there, and fails as plain
+decoding does."""
 
 from __future__ import annotations
 
@@ -38,7 +39,12 @@ def nothing_after(token):
 @pytest.mark.parametrize("bad", [1, 2])
 def test_what_a_processor_raises_cuts_the_way_before_it(bad):
     """Row `bad` has no law, that after the draft of token bad - 1."""
-    laws = RowLaws(pipeline(logits_processors=[nothing_after(bad - 1)]), torch.zeros(3, 3).double(), CONTEXT, CHAIN)
+    laws = RowLaws(
+        pipeline(logits_processors=[nothing_after(bad - 1)]),
+        torch.zeros(3, 3).double(),
+        CONTEXT,
+        CHAIN,
+    )
     laws.rows((ROOT, 0, 1))
     assert_cut(laws, bad)
 
@@ -47,12 +53,17 @@ def assert_cut(laws, bad):
     """A way that comes to row `bad` is kept up to the token before it, and any other whole."""
     for path in [(), (0,), (0, 1)]:
         kept = laws.within_law(Verdict(path, 2))
-        assert kept == (Verdict(path, 2) if len(path) < bad else Verdict((0, 1)[: bad - 1], CHAIN.tokens[bad - 1]))
+        assert kept == (
+            Verdict(path, 2)
+            if len(path) < bad
+            else Verdict((0, 1)[: bad - 1], CHAIN.tokens[bad - 1])
+        )
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_nothing_is_asked_behind_an_end(temperature):
-    """A draft that ends the text has no row behind it: neither its law nor a draw from it is made."""
+    """A draft that ends the text has no row behind it: neither its law nor a draw from it is
+    made."""
     ended = Draft((0, 1), (ROOT, 0), ends=frozenset({1}))
     asked = pipeline(logits_processors=[nothing_after(1)], temperature=temperature)
     laws = RowLaws(asked, torch.zeros(3, 3).double(), CONTEXT, ended)

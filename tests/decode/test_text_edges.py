@@ -1,4 +1,5 @@
-"""Where a text ends, at the edges: at min_tokens itself, at the first of two stop strings, and what is shown of it."""
+"""Where a text ends, at the edges: at min_tokens itself, at the first of two stop strings, and what
+is shown of it."""
 
 from __future__ import annotations
 
@@ -31,25 +32,33 @@ class Letters:
 
 @pytest.mark.parametrize("params", [{"stop_token_ids": [7]}, {}])
 def test_a_text_may_end_with_its_least_token(params):
-    stopper = Stopper(SamplingParams(min_tokens=2, **params), eos_token_ids=() if params else (7,), limit=9)
+    stopper = Stopper(
+        SamplingParams(min_tokens=2, **params), eos_token_ids=() if params else (7,), limit=9
+    )
     assert stopper.push(7) is None
     assert stopper.push(7).reason == "stop"
 
 
 @pytest.mark.parametrize("stop", [["ab", "bcd"], ["bcd", "ab"]])
 def test_the_stop_string_that_ends_first_cuts_the_text(stop):
-    stopper = Stopper(SamplingParams(stop=stop), eos_token_ids=(), limit=9, detokenizer=Letters("x", "abcd"))
+    stopper = Stopper(
+        SamplingParams(stop=stop), eos_token_ids=(), limit=9, detokenizer=Letters("x", "abcd")
+    )
     assert stopper.push(0) is None
     assert stopper.push(1).stop_reason == "ab"
     assert stopper.text_end == 1
 
 
 def test_the_token_that_stops_a_text_is_not_shown():
-    made = SpeculativeDecoder(None, TableModel(CYCLE), word_tokenizer(8), speculative_config={"method": "ngram"})
+    made = SpeculativeDecoder(
+        None, TableModel(CYCLE), word_tokenizer(8), speculative_config={"method": "ngram"}
+    )
     params = SamplingParams(temperature=0, max_tokens=6, stop_token_ids=[3])
     result = made.generate([0], params)
     assert (result.token_ids, result.text.split()) == ((1, 2, 3), ["w1", "w2"])
-    kept = made.generate([0], SamplingParams(temperature=0, stop_token_ids=[3], include_stop_str_in_output=True))
+    kept = made.generate(
+        [0], SamplingParams(temperature=0, stop_token_ids=[3], include_stop_str_in_output=True)
+    )
     assert kept.text.split() == ["w1", "w2", "w3"]
 
 
@@ -59,7 +68,11 @@ def test_all_that_may_begin_a_stop_string_is_held_back(text, held):
 
 
 def test_equally_likely_tokens_share_the_better_rank():
-    assert [row_logprobs(np.array([1.0, 1.0, 0.0]), token, 0).rank for token in range(3)] == [1, 1, 3]
+    assert [row_logprobs(np.array([1.0, 1.0, 0.0]), token, 0).rank for token in range(3)] == [
+        1,
+        1,
+        3,
+    ]
 
 
 def test_a_schedule_holds_up_to_its_last_size():

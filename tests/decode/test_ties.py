@@ -19,7 +19,8 @@ PROMPT, COMMON = [5, 9, 2, 40], [7, 7, 31, 8, 19, 3]
 
 
 def target(dtype: torch.dtype, apart: float, scale: float = 1.0) -> tuple[LanguageModel, int, int]:
-    """A model whose best token after the text and another one have logits that differ by `apart`."""
+    """A model whose best token after the text and another one have logits that differ by
+    `apart`."""
     module = llama(dtype=torch.float64)
     with torch.no_grad():
         module.lm_head.weight *= scale
@@ -54,8 +55,11 @@ def test_the_gap_is_between_the_two_tokens_not_the_best_two() -> None:
     assert judge(model, PROMPT, COMMON, best, third, GREEDY).verdict == "fault"
 
 
-def test_a_model_that_computes_something_else_in_longer_passes_is_no_tie(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As one whose position encoding follows the highest position of the pass: 0.49 in float32 is no rounding."""
+def test_a_model_that_computes_something_else_in_longer_passes_is_no_tie(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As one whose position encoding follows the highest position of the pass: 0.49 in float32 is
+    no rounding."""
     model, best, other = target(torch.float32, 0.2)
     honest = type(model).extend_many
 
@@ -75,14 +79,18 @@ def test_a_model_that_computes_something_else_in_longer_passes_is_no_tie(monkeyp
 def test_without_any_noise_every_gap_is_a_fault() -> None:
     table = TableModel([[0.3, 0.3 + 1e-7, 0.4 - 1e-7]] * 3)
     found = judge(table, [0], [], 1, 0, GREEDY)
-    assert (found.verdict, found.noise) == ("fault", 0.0) and found.gap == pytest.approx(1e-7 / 0.3, rel=1e-3)
+    assert (found.verdict, found.noise) == ("fault", 0.0) and found.gap == pytest.approx(
+        1e-7 / 0.3, rel=1e-3
+    )
     assert judge(TableModel([[0.3, 0.3, 0.4]] * 3), [0], [], 1, 0, GREEDY).verdict == "tie"
 
 
 def test_what_processors_do_to_the_two_tokens_counts() -> None:
     table = TableModel([[0.25, 0.5, 0.25]] * 3)
     assert judge(table, [0], [], 0, 2, GREEDY).verdict == "tie"
-    assert judge(table, [0], [], 0, 2, SamplingParams(temperature=0, logit_bias={2: 3.0})).gap == pytest.approx(3.0)
+    assert judge(
+        table, [0], [], 0, 2, SamplingParams(temperature=0, logit_bias={2: 3.0})
+    ).gap == pytest.approx(3.0)
 
 
 def test_a_text_that_ended_and_texts_that_are_drawn() -> None:
@@ -96,4 +104,8 @@ def test_a_token_that_is_impossible_is_a_fault() -> None:
     """And no infinity stands in a document."""
     table = TableModel([[0.5, 0.5, 0.0]] * 3)
     found = judge(table, [0], [1, 1, 0, 1], 1, 2, GREEDY)
-    assert (found.verdict, found.gap, found.noise) == ("fault", None, 0.0) and "never gives" in found.why
+    assert (found.verdict, found.gap, found.noise) == (
+        "fault",
+        None,
+        0.0,
+    ) and "never gives" in found.why

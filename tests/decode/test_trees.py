@@ -1,4 +1,5 @@
-"""Trees through the whole decoder: the same text as plain decoding, right counts, fallbacks that say so."""
+"""Trees through the whole decoder: the same text as plain decoding, right counts, fallbacks that
+say so."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ TREES = ("2,2,1", "-1,-1,-1,0,0,1,3")
 
 
 def pair(family):
-    """A target, and a draft that is the target with some noise: good enough to be accepted, bad enough to be rejected."""
+    """A target, and a draft that is the target with some noise: good enough to be accepted, bad
+    enough to be rejected."""
     target, draft = FAMILIES[family](torch.float64), FAMILIES[family](torch.float64)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
@@ -47,7 +49,9 @@ def test_greedy_text_is_plain_decodings(family, tree, kind):
     assert result.token_ids == made.plain.generate(PROMPT, params).token_ids
     assert result.stats.num_draft_tokens > 0
     if kind == "model":
-        assert any(len(set(r.draft_parents)) < len(r.draft_parents) for r in result.rounds), "no draft branched"
+        assert any(len(set(r.draft_parents)) < len(r.draft_parents) for r in result.rounds), (
+            "no draft branched"
+        )
         assert result.stats.num_accepted_tokens > 0
 
 
@@ -55,8 +59,8 @@ def test_greedy_text_is_plain_decodings(family, tree, kind):
 @pytest.mark.parametrize("selection", ["iid", "without_replacement", "top_k_plus_one"])
 @pytest.mark.parametrize("rule", ["match", "gumbel"])
 def test_every_parameter_holds_on_every_node(family, selection, rule):
-    """Under a rule that emits the target's own draws the text is plain decoding's for the seed, penalties that read the
-    history included: each node is processed with its own path."""
+    """Under a rule that emits the target's own draws the text is plain decoding's for the seed,
+    penalties that read the history included: each node is processed with its own path."""
     target, draft = pair(family)
     made = decoder(target, draft, tree="2,2,1", tree_selection=selection, rule=rule)
     params = SamplingParams(
@@ -79,20 +83,29 @@ def test_every_parameter_holds_on_every_node(family, selection, rule):
 
 
 def test_a_later_sibling_is_kept_without_reading_it_again():
-    """The second child is the right one at every level, so that every kept path leaves the first branch."""
+    """The second child is the right one at every level, so that every kept path leaves the first
+    branch."""
     size = 8
     right = [[1.0 if j == (i + 1) % size else 0.0 for j in range(size)] for i in range(size)]
-    second = [[0.6 if j == (i + 2) % size else 0.4 if j == (i + 1) % size else 0.0 for j in range(size)] for i in range(size)]
+    second = [
+        [0.6 if j == (i + 2) % size else 0.4 if j == (i + 1) % size else 0.0 for j in range(size)]
+        for i in range(size)
+    ]
     read = []
 
     class Counting(TableModel):
         def extend_many(self, steps):
             read.extend(len(step.tokens) for step in steps)
-            assert all(tuple(step.session.tokens) == tuple(i % size for i in range(step.session.length)) for step in steps)
+            assert all(
+                tuple(step.session.tokens) == tuple(i % size for i in range(step.session.length))
+                for step in steps
+            )
             return super().extend_many(steps)
 
     target = Counting(right, name="target")
-    made = SpeculativeDecoder(DraftModel(TableModel(second), "greedy", tree=TreeShape.from_levels((2, 2, 2))), target)
+    made = SpeculativeDecoder(
+        DraftModel(TableModel(second), "greedy", tree=TreeShape.from_levels((2, 2, 2))), target
+    )
     result = made.generate([0, 1], SamplingParams(temperature=0, max_tokens=12))
     assert result.token_ids == tuple((2 + i) % size for i in range(12))
     assert [r.num_accepted_tokens for r in result.rounds] == [3, 3, 3]
@@ -107,14 +120,27 @@ def test_a_later_sibling_is_kept_without_reading_it_again():
 def test_positions_are_levels_in_the_statistics():
     """The target agrees with the first level and never with the second."""
     size = 6
-    target = TableModel([[1.0 if j == (i + 1) % size else 0.0 for j in range(size)] for i in range(size)])
-    half = [[0.5 if j in ((i + 1) % size, (i + 3) % size) else 0.0 for j in range(size)] for i in range(size)]
+    target = TableModel(
+        [[1.0 if j == (i + 1) % size else 0.0 for j in range(size)] for i in range(size)]
+    )
+    half = [
+        [0.5 if j in ((i + 1) % size, (i + 3) % size) else 0.0 for j in range(size)]
+        for i in range(size)
+    ]
 
     def draft(prefix):
-        return half[prefix[-1]] if len(prefix) % 2 == 0 else [0.0 if j == (prefix[-1] + 1) % size else 0.2 for j in range(size)]
+        return (
+            half[prefix[-1]]
+            if len(prefix) % 2 == 0
+            else [0.0 if j == (prefix[-1] + 1) % size else 0.2 for j in range(size)]
+        )
 
     made = SpeculativeDecoder(
-        DraftModel(TableModel(draft, vocab_size=size), tree=TreeShape.from_levels((2, 2)), selection="without_replacement"),
+        DraftModel(
+            TableModel(draft, vocab_size=size),
+            tree=TreeShape.from_levels((2, 2)),
+            selection="without_replacement",
+        ),
         target,
         speculative_config={"rule": "match"},
     )
@@ -145,7 +171,8 @@ def test_without_trees_a_chain_is_drafted_and_the_statistics_say_so(tree, messag
 
 
 def test_the_trie_of_an_ngram_drafter_merges_matches():
-    """After "5 9" came 12 and 3; after 9 alone also 4. The latest match of the longest suffix is the first branch."""
+    """After "5 9" came 12 and 3; after 9 alone also 4. The latest match of the longest suffix is
+    the first branch."""
     context = [9, 4, 1, 5, 9, 12, 2, 5, 9, 3, 2, 5, 9]
     certain = TableModel([[1 / 16] * 16 for _ in range(16)])
     drafter = NGram(2, 1, tree=TreeShape.from_levels((3, 1, 1)))
@@ -169,7 +196,9 @@ def test_rules_selections_and_trees_must_fit():
     with pytest.raises(UsageError, match="the tree has 2 levels"):
         decoder(target, draft, tree="2,1", num_speculative_tokens=5)
     with pytest.raises(UsageError, match="the tree has 2 levels"):
-        decoder(target, draft, tree="2,1").generate(PROMPT, SamplingParams(max_tokens=4, num_speculative_tokens=3))
+        decoder(target, draft, tree="2,1").generate(
+            PROMPT, SamplingParams(max_tokens=4, num_speculative_tokens=3)
+        )
     with pytest.raises(UsageError, match="tree_selection is read for sampled trees"):
         decoder(target, draft, tree_selection="iid")
     with pytest.raises(UsageError, match="'tree' but no method"):

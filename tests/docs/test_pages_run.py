@@ -25,7 +25,11 @@ def test_page_runs_from_top_to_bottom(name: str) -> None:
 
 @pytest.mark.proof
 def test_the_long_block_of_the_page_from_python() -> None:
-    (block,) = re.findall(r"^```py\n(.*?)^```", (DOCS / "from_python.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    (block,) = re.findall(
+        r"^```py\n(.*?)^```",
+        (DOCS / "from_python.md").read_text(encoding="utf-8"),
+        re.MULTILINE | re.DOTALL,
+    )
     exec(compile(block, "from_python.md", "exec"), {"__name__": "from_python"})
 
 

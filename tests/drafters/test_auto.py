@@ -1,4 +1,5 @@
-"""`auto`: any registered drafters side by side, by name or with keys of their own; heads and trees among them."""
+"""`auto`: any registered drafters side by side, by name or with keys of their own; heads and trees
+among them."""
 
 from __future__ import annotations
 
@@ -31,7 +32,13 @@ from random_heads import random_head, random_state
 from tiny import VOCAB, llama
 
 CHEAP = RoundCosts(verify=((1, 1.0), (33, 1.3)), draft=0.02).as_dict()
-SHAPE = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "intermediate_size": 32, "rms_norm_eps": 1e-6}
+SHAPE = {
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "intermediate_size": 32,
+    "rms_norm_eps": 1e-6,
+}
 PROMPT = [5, 9, 33, 2, 17, 5, 9, 33]
 
 
@@ -57,7 +64,9 @@ def test_a_head_beside_suffix_matches(target, head, form, temperature):
     if form == "one model":
         config |= {"model": head, "drafters": ["suffix", "eagle3"]}
     else:
-        config |= {"drafters": ["suffix", {"method": "eagle3", "model": head, "num_speculative_tokens": 3}]}
+        config |= {
+            "drafters": ["suffix", {"method": "eagle3", "model": head, "num_speculative_tokens": 3}]
+        }
     made = SpeculativeDecoder(None, target, speculative_config=config)
     params = SamplingParams(max_tokens=40, seed=3, temperature=temperature)
     result = made.generate(PROMPT * 3, params)
@@ -70,7 +79,14 @@ def test_a_head_beside_suffix_matches(target, head, form, temperature):
 
 def test_sampled_drafts_of_a_head_keep_their_rule(target, head):
     made = SpeculativeDecoder(
-        None, target, speculative_config={"method": "auto", "model": head, "drafters": ["suffix", "eagle3"], "costs": CHEAP}
+        None,
+        target,
+        speculative_config={
+            "method": "auto",
+            "model": head,
+            "drafters": ["suffix", "eagle3"],
+            "costs": CHEAP,
+        },
     )
     assert made.rule.name == "token"
     assert made.drafter.wants.hidden == made.drafter.members["eagle3"].wants.hidden
@@ -87,7 +103,9 @@ def test_trees_and_chains_side_by_side(target):
     """Chains of `suffix`, the tree of `recycling`, and what `lookahead` reads beside its own."""
     members = {"suffix": Suffix(), "recycling": Recycling(12, 4), "lookahead": Lookahead(3, 3, 3)}
     made = SpeculativeDecoder(
-        Auto(members), target, speculative_config={"num_speculative_tokens": 6, "adaptive": "survival", "costs": CHEAP}
+        Auto(members),
+        target,
+        speculative_config={"num_speculative_tokens": 6, "adaptive": "survival", "costs": CHEAP},
     )
     for temperature in (0.0, 1.0):
         params = SamplingParams(max_tokens=60, seed=3, temperature=temperature)
@@ -97,7 +115,9 @@ def test_trees_and_chains_side_by_side(target):
 
 
 def test_the_caller_may_leave_the_model_out():
-    made = SpeculativeDecoder(None, TableModel([[0.5, 0.5]] * 2), speculative_config={"method": "auto", "costs": CHEAP})
+    made = SpeculativeDecoder(
+        None, TableModel([[0.5, 0.5]] * 2), speculative_config={"method": "auto", "costs": CHEAP}
+    )
     assert set(made.drafter.members) == {"suffix", "ngram"}
 
 
@@ -127,7 +147,10 @@ def test_keys_beside_the_list_are_for_bare_names():
         ({"drafters": ["suffix", "ngram"], "model": "d"}, "names no such"),
         ({"drafters": ["draft_model", "eagle3"], "model": "d"}, "each its own"),
         ({"drafters": ["suffix", "eagle"]}, 'needs "model"'),
-        ({"drafters": ["suffix", "ngram"], "draft_sample_method": "greedy"}, "none of the drafters"),
+        (
+            {"drafters": ["suffix", "ngram"], "draft_sample_method": "greedy"},
+            "none of the drafters",
+        ),
         ({"drafters": ["suffix", {"method": "ngram", "store": "x"}]}, "is read by method"),
         ({"drafters": ["suffix", "retrieval"]}, 'needs "store"'),
     ],
@@ -152,8 +175,13 @@ def rounds_of(made, prompt, tokens):
     ],
 )
 def test_the_budget_holds_for_trees_that_are_always_wrong(drafter):
-    """A round is reckoned by all that the target reads: at most 3% more work than plain decoding over 200 tokens."""
-    model = TableModel([[float(j == (5 * i + 3) % 8) for j in range(8)] for i in range(8)], name="t", hidden=random_state)
+    """A round is reckoned by all that the target reads: at most 3% more work than plain decoding
+    over 200 tokens."""
+    model = TableModel(
+        [[float(j == (5 * i + 3) % 8) for j in range(8)] for i in range(8)],
+        name="t",
+        hidden=random_state,
+    )
     dear = RoundCosts(verify=((1, 1.0), (2, 1.8), (33, 20.0)), fixed=0.05)
     config = {"num_speculative_tokens": 4, "adaptive": "survival", "costs": dear.as_dict()}
     made = SpeculativeDecoder(drafter(), model, speculative_config=config)
@@ -162,7 +190,9 @@ def test_the_budget_holds_for_trees_that_are_always_wrong(drafter):
     for decoder in (made, SpeculativeDecoder(drafter(), flat, speculative_config=config)):
         rounds = decoder.generate([0, 1, 2], uniform).rounds
         work = sum(
-            dear.round(len(r.draft_tokens) + r.num_read_beside, 0) if r.draft_tokens or r.num_read_beside else 1.0
+            dear.round(len(r.draft_tokens) + r.num_read_beside, 0)
+            if r.draft_tokens or r.num_read_beside
+            else 1.0
             for r in rounds
         )
         assert work <= 1.03 * 200 + 1e-9
@@ -190,9 +220,12 @@ def record(drafts, accepted, start=10):
 
 
 def test_weak_matches_are_given_up_and_strong_ones_are_not():
-    """Matches of one token never hold, matches of six always do: the first losing must not silence the second."""
+    """Matches of one token never hold, matches of six always do: the first losing must not silence
+    the second."""
     costs = RoundCosts(verify=((1, 1.0), (2, 1.5), (17, 2.0)))
-    controller = LengthController([Member("x", LENGTHS["survival"].make(costs), costs, auto_off=True)], Ledger())
+    controller = LengthController(
+        [Member("x", LENGTHS["survival"].make(costs), costs, auto_off=True)], Ledger()
+    )
     drafted = {1: 0, 6: 0}
     length = 10
     for turn in range(80):
@@ -208,8 +241,8 @@ def test_weak_matches_are_given_up_and_strong_ones_are_not():
 
 
 def test_a_weak_match_that_failed_says_nothing_about_strong_ones():
-    """Beside a drafter that is worth something, a long match is taken at its word from elsewhere; one that had to be tried
-    first in this request never would be."""
+    """Beside a drafter that is worth something, a long match is taken at its word from elsewhere;
+    one that had to be tried first in this request never would be."""
     costs = RoundCosts(verify=((1, 1.0), (17, 1.3)))
     rule = LENGTHS["survival"].make(costs)
     rule.begin(2, Foreseen(1, 2, 0.2))

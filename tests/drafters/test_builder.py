@@ -25,7 +25,8 @@ def test_the_builder_records_the_law_it_drew_from():
 
 
 def test_the_recorded_law_is_a_copy_that_sums_to_one():
-    """A truncated law that was not renormalised, and a buffer that is used again, would change the law in the ratio."""
+    """A truncated law that was not renormalised, and a buffer that is used again, would change the
+    law in the ratio."""
     buffer = np.array([0.6, 0.2, 0, 0, 0, 0, 0, 0])
     draft = builder()
     draft.draw(buffer)
@@ -59,7 +60,9 @@ def test_the_builder_takes_nothing_back_and_mixes_nothing():
     assert draft.room == 0
     with pytest.raises(UsageError, match="full"):
         draft.guess(5)
-    assert not {name for name in dir(draft) if name in ("pop", "remove", "clear", "discard", "undo")}
+    assert not {
+        name for name in dir(draft) if name in ("pop", "remove", "clear", "discard", "undo")
+    }
     with pytest.raises(UsageError, match="ids go from 0 to 7"):
         builder().guess(8)
     with pytest.raises(UsageError, match="not in the draft"):
@@ -67,18 +70,24 @@ def test_the_builder_takes_nothing_back_and_mixes_nothing():
 
 
 def test_the_number_of_drawn_siblings_is_fixed_before_the_first_is_seen():
-    """Look at a sibling, then draw another: `k_seq` is then biased by .09, and by .56 where the law was recorded again."""
+    """Look at a sibling, then draw another: `k_seq` is then biased by .09, and by .56 where the law
+    was recorded again."""
     law, other = np.full(8, 1 / 8), np.eye(8)[3]
     for again in (
         lambda draft: draft.draw(law, parent=-1),
         lambda draft: draft.draw(other, parent=-1),
         lambda draft: draft.draw_children(law, 1, "iid", -1),
     ):
-        for first in (lambda draft: draft.draw(law), lambda draft: draft.draw_children(law, 2, "iid")):
+        for first in (
+            lambda draft: draft.draw(law),
+            lambda draft: draft.draw_children(law, 2, "iid"),
+        ):
             draft = DraftBuilder(builder()._chance, depth=2, vocab_size=8, max_nodes=6)
             first(draft)
             before = draft.build()
-            with pytest.raises(UsageError, match="in one call, their number fixed before the first is seen"):
+            with pytest.raises(
+                UsageError, match="in one call, their number fixed before the first is seen"
+            ):
                 again(draft)
             after = draft.build()
             assert after == before

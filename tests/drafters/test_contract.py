@@ -1,4 +1,5 @@
-"""What every drafter must do, asked of every drafter: of those that files state, and of those that need models or stores."""
+"""What every drafter must do, asked of every drafter: of those that files state, and of those that
+need models or stores."""
 
 from __future__ import annotations
 
@@ -42,13 +43,21 @@ from tiny import llama
 
 CYCLE = [[1.0 if j == (i + 1) % 8 else 0.0 for j in range(8)] for i in range(8)]
 TARGET = TableModel(CYCLE, name="target", hidden=random_state)
-UNEVEN = TableModel(np.random.default_rng(3).dirichlet(np.ones(8), 8), name="uneven", hidden=random_state)
-LIKELY = TableModel([[0.6 if j == (i + 1) % 8 else 0.4 / 7 for j in range(8)] for i in range(8)], name="draft")
+UNEVEN = TableModel(
+    np.random.default_rng(3).dirichlet(np.ones(8), 8), name="uneven", hidden=random_state
+)
+LIKELY = TableModel(
+    [[0.6 if j == (i + 1) % 8 else 0.4 / 7 for j in range(8)] for i in range(8)], name="draft"
+)
 TREE = TreeShape.from_levels((2, 2, 1, 1))
 CORPUS = np.arange(40) % 8
 LETTERS = [bytes([97 + i]) for i in range(8)]
-OTHER = TableModel([[0.6 if j == (i - 1) % 9 else 0.05 for j in range(9)] for i in range(9)], name="other tokens")
-BETWEEN = Vocabularies(Spelled(*LETTERS), Spelled(*reversed(LETTERS), b"z"), target_size=8, draft_size=9)
+OTHER = TableModel(
+    [[0.6 if j == (i - 1) % 9 else 0.05 for j in range(9)] for i in range(9)], name="other tokens"
+)
+BETWEEN = Vocabularies(
+    Spelled(*LETTERS), Spelled(*reversed(LETTERS), b"z"), target_size=8, draft_size=9
+)
 LAYERED = HFModel(llama(vocab_size=8), name="layers", check=False)
 COSTS = RoundCosts(verify=((1, 1.0), (9, 1.3)), draft=0.05).as_dict()
 """Given, since measured ones differ from one decoder to the next."""
@@ -71,11 +80,19 @@ DRAFTERS = examples() | {
     "early_exit": lambda: DraftModel(early_exit(LAYERED, 1), name="early_exit"),
     "layer_skip": lambda: DraftModel(skipping(LAYERED, attention=[1]), name="layer_skip"),
     "auto": lambda: Auto({"suffix": Suffix(), "draft_model": DraftModel(LIKELY)}),
-    "auto, a head": lambda: Auto({"suffix": Suffix(), "eagle3": Eagle(random_head("eagle3"), name="eagle3")}),
+    "auto, a head": lambda: Auto(
+        {"suffix": Suffix(), "eagle3": Eagle(random_head("eagle3"), name="eagle3")}
+    ),
     "prediction": lambda: Expecting(tuple(token % 8 for token in range(2, 60))),
-    "retrieval, chain": lambda: Retrieval(SuffixArray(build_suffix_array([CORPUS])), 14, trees=False),
+    "retrieval, chain": lambda: Retrieval(
+        SuffixArray(build_suffix_array([CORPUS])), 14, trees=False
+    ),
 }
-STORES = tuple(name for name in DRAFTERS if name.startswith(("suffix", "ngram_cache", "recycling", "retrieval")))
+STORES = tuple(
+    name
+    for name in DRAFTERS
+    if name.startswith(("suffix", "ngram_cache", "recycling", "retrieval"))
+)
 PROMPT = [0, 1, 2, 3, 0, 1]
 
 
@@ -85,7 +102,9 @@ def drafter(request):
 
 
 def decoder(drafter, **config):
-    return SpeculativeDecoder(drafter, TARGET, speculative_config={"num_speculative_tokens": 4, "costs": COSTS} | config)
+    return SpeculativeDecoder(
+        drafter, TARGET, speculative_config={"num_speculative_tokens": 4, "costs": COSTS} | config
+    )
 
 
 def depth(parents):
@@ -102,7 +121,8 @@ def test_every_method_is_held_to_the_contract(method):
 
 
 def wild_clock(seed):
-    """Seconds that have nothing to do with the time: every look finds a thousandth to a thousand of them gone."""
+    """Seconds that have nothing to do with the time: every look finds a thousandth to a thousand of
+    them gone."""
     rng, now = np.random.default_rng(seed), [0.0]
 
     def look():
@@ -123,16 +143,25 @@ def wild_clock(seed):
     ids=lambda setting: setting["adaptive"],
 )
 def test_a_seed_gives_one_text_whatever_the_clock_says(drafter, setting, monkeypatch):
-    """Costs timed when a decoder is made set draft lengths, and under `token` the text depends on lengths."""
+    """Costs timed when a decoder is made set draft lengths, and under `token` the text depends on
+    lengths."""
     texts = set()
     for number in range(3):
         look = wild_clock(number)
-        for module in [module for name, module in sys.modules.items() if name.startswith("draftproof.")]:
+        for module in [
+            module for name, module in sys.modules.items() if name.startswith("draftproof.")
+        ]:
             if hasattr(module, "perf_counter"):
                 monkeypatch.setattr(module, "perf_counter", look)
-        monkeypatch.setattr("draftproof.decode.cost_tables.measured_costs", partial(measured_costs, clock=look))
-        made = SpeculativeDecoder(drafter, UNEVEN, speculative_config={"num_speculative_tokens": 4} | setting)
-        results = [made.generate(PROMPT, SamplingParams(max_tokens=16, seed=seed)) for seed in range(2)]
+        monkeypatch.setattr(
+            "draftproof.decode.cost_tables.measured_costs", partial(measured_costs, clock=look)
+        )
+        made = SpeculativeDecoder(
+            drafter, UNEVEN, speculative_config={"num_speculative_tokens": 4} | setting
+        )
+        results = [
+            made.generate(PROMPT, SamplingParams(max_tokens=16, seed=seed)) for seed in range(2)
+        ]
         texts.add(tuple(result.token_ids for result in results))
     assert len(texts) == 1
 
@@ -155,7 +184,12 @@ def test_the_text_is_the_targets(drafter):
 
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_short_prompts_and_single_tokens(drafter, size):
-    assert len(decoder(drafter).generate(PROMPT[:size], SamplingParams(max_tokens=5, seed=0)).token_ids) == 5
+    assert (
+        len(
+            decoder(drafter).generate(PROMPT[:size], SamplingParams(max_tokens=5, seed=0)).token_ids
+        )
+        == 5
+    )
 
 
 def test_never_more_than_the_budget(drafter):
@@ -173,10 +207,15 @@ def test_never_more_than_the_budget(drafter):
 def test_a_draft_ends_where_the_targets_context_does(drafter, temperature):
     """The last passes hold fewer tokens than a tree of full shape has, down to none."""
     target = TableModel(CYCLE, name="target", hidden=random_state, max_length=len(PROMPT) + 12)
-    made = SpeculativeDecoder(drafter, target, speculative_config={"num_speculative_tokens": 4, "costs": COSTS})
+    made = SpeculativeDecoder(
+        drafter, target, speculative_config={"num_speculative_tokens": 4, "costs": COSTS}
+    )
     params = SamplingParams(max_tokens=12, seed=3, temperature=temperature)
     result = made.generate(PROMPT, params)
-    assert result.token_ids == made.plain.generate(PROMPT, params).token_ids and len(result.token_ids) == 12
+    assert (
+        result.token_ids == made.plain.generate(PROMPT, params).token_ids
+        and len(result.token_ids) == 12
+    )
 
 
 def test_requests_share_nothing(drafter):
@@ -200,7 +239,8 @@ def test_two_requests_at_a_time_do_not_meet(drafter):
 
 
 def test_what_it_learns_for_later_requests_it_declares(drafter):
-    """A drafter that keeps something and does not say so would be judged with coins that its drafts know."""
+    """A drafter that keeps something and does not say so would be judged with coins that its drafts
+    know."""
     made = decoder(drafter)
     made.generate(PROMPT, SamplingParams(max_tokens=8, seed=4))  # fills what is only made once
     before, opened = remains(drafter), opening_numbers(drafter)
@@ -235,10 +275,16 @@ def opening_numbers(drafter):
 
 
 def remains(part, seen=()):
-    """What a drafter holds, down to numbers: two equal ones will draft alike. Models of others are left out."""
+    """What a drafter holds, down to numbers: two equal ones will draft alike. Models of others are
+    left out."""
     if isinstance(part, (str, bytes, int, float, bool, type(None))):
         return part
-    if id(part) in seen or isinstance(part, (TableModel, HFModel)) or callable(part) and not hasattr(part, "state_dict"):
+    if (
+        id(part) in seen
+        or isinstance(part, (TableModel, HFModel))
+        or callable(part)
+        and not hasattr(part, "state_dict")
+    ):
         return type(part).__name__
     seen = (*seen, id(part))
     if hasattr(part, "state_dict"):
@@ -296,8 +342,13 @@ def test_a_drafter_of_the_callers_plugs_in():
     assert result.stats.method == "always_seven"
     assert result.stats.num_accepted_tokens == 1
     assert own.seen.round is not None
-    from_class = SpeculativeDecoder(AlwaysSeven, TARGET, speculative_config={"num_speculative_tokens": 3})
-    assert from_class.generate([5], SamplingParams(max_tokens=9, seed=0)).stats.num_accepted_tokens == 1
+    from_class = SpeculativeDecoder(
+        AlwaysSeven, TARGET, speculative_config={"num_speculative_tokens": 3}
+    )
+    assert (
+        from_class.generate([5], SamplingParams(max_tokens=9, seed=0)).stats.num_accepted_tokens
+        == 1
+    )
 
 
 def test_what_is_not_a_drafter_is_told_what_it_lacks():
@@ -318,7 +369,10 @@ def test_what_is_not_a_drafter_is_told_what_it_lacks():
 
     with pytest.raises(UsageError, match="Half does not say its selections, memories"):
         decoder(Half())
-    with pytest.raises(UsageError, match="Alike cannot draft; allowed: .* a subclass of draftproof.drafters.protocol.Drafter"):
+    with pytest.raises(
+        UsageError,
+        match="Alike cannot draft; allowed: .* a subclass of draftproof.drafters.protocol.Drafter",
+    ):
         decoder(Alike())
     with pytest.raises(UsageError, match="opened a Opens, which is no subclass of DraftSession"):
         decoder(Opens()).generate(PROMPT, SamplingParams(max_tokens=2))
@@ -346,11 +400,19 @@ def draft_after(session, context, laws):
 
 @pytest.mark.parametrize("kind", STORES)
 def test_an_edited_context_is_read_anew(kind):
-    """A context that does not go on from the last one gives what a session would give that never saw the last one."""
+    """A context that does not go on from the last one gives what a session would give that never
+    saw the last one."""
     drafter = DRAFTERS[kind]()
     params = SamplingParams()
     laws = LawPipeline(params, num_prompt_tokens=2, vocab_size=8)
-    edited = [[0, 1, 2, 3, 0, 1], [0, 1, 2, 3, 0, 1, 5], [0, 1, 7], [0, 1, 7, 6, 7], [3], [3, 4, 3, 4, 3, 4]]
+    edited = [
+        [0, 1, 2, 3, 0, 1],
+        [0, 1, 2, 3, 0, 1, 5],
+        [0, 1, 7],
+        [0, 1, 7, 6, 7],
+        [3],
+        [3, 4, 3, 4, 3, 4],
+    ]
     session = drafter.open(Request((0, 1), params, laws, TARGET))
     for context in edited:
         fresh = drafter.open(Request((0, 1), params, laws, TARGET))
@@ -371,7 +433,9 @@ def test_nothing_forbidden_is_proposed(kind, params):
     drafter = DRAFTERS[kind]()
     sampling = SamplingParams(max_tokens=120, seed=1, **params)
     uniform = TableModel([[1 / 8] * 8] * 8, name="uniform")
-    made = SpeculativeDecoder(drafter, uniform, speculative_config={"num_speculative_tokens": 4, "rule": "match"})
+    made = SpeculativeDecoder(
+        drafter, uniform, speculative_config={"num_speculative_tokens": 4, "rule": "match"}
+    )
     laws = LawPipeline(sampling, num_prompt_tokens=len(PROMPT), vocab_size=8)
     result = made.generate(PROMPT, sampling)
     assert result.token_ids == made.plain.generate(PROMPT, sampling).token_ids
@@ -379,7 +443,9 @@ def test_nothing_forbidden_is_proposed(kind, params):
     assert sum(len(record.draft_tokens) for record in result.rounds) > 0
     for record in result.rounds:
         paths = {-1: ()}
-        for node, (token, parent) in enumerate(zip(record.draft_tokens, record.draft_parents, strict=True)):
+        for node, (token, parent) in enumerate(
+            zip(record.draft_tokens, record.draft_parents, strict=True)
+        ):
             assert not laws.forbids(token, whole[: record.start], paths[parent])
             paths[node] = (*paths[parent], token)
 

@@ -1,4 +1,5 @@
-"""Sessions that branch. `test_contract.py` asks every drafter of the package; here are what one may keep, and faults."""
+"""Sessions that branch. `test_contract.py` asks every drafter of the package; here are what one may
+keep, and faults."""
 
 from __future__ import annotations
 
@@ -59,7 +60,8 @@ class Last:
 
 
 class Keeping(Drafter, DraftSession):
-    """Drafts a token that depends on everything it was told, kept in one of three ways. fork_by: how it copies itself."""
+    """Drafts a token that depends on everything it was told, kept in one of three ways. fork_by:
+    how it copies itself."""
 
     name, selections, memories = "keeping", frozenset({"fixed"}), ()
 
@@ -68,7 +70,9 @@ class Keeping(Drafter, DraftSession):
 
     def open(self, request):
         opened = Keeping(self.keep, self.fork_by)
-        opened.kept = {"a deque": deque([0], 4), "an array": np.zeros(8, int), "an object": Last()}[self.keep]
+        opened.kept = {"a deque": deque([0], 4), "an array": np.zeros(8, int), "an object": Last()}[
+            self.keep
+        ]
         return opened
 
     def propose(self, context, draft):
@@ -84,7 +88,11 @@ class Keeping(Drafter, DraftSession):
             self.kept[token % 8] += token
 
     def state_key(self):
-        return (self.kept.token,) if isinstance(self.kept, Last) else tuple(int(one) for one in self.kept)
+        return (
+            (self.kept.token,)
+            if isinstance(self.kept, Last)
+            else tuple(int(one) for one in self.kept)
+        )
 
     def fork(self):
         return self.fork_by(self)

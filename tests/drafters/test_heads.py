@@ -1,5 +1,5 @@
-"""Heads on real modules: greedy text is plain decoding's, states come through `observe` alone, and configs find their
-folders."""
+"""Heads on real modules: greedy text is plain decoding's, states come through `observe` alone, and
+configs find their folders."""
 
 from __future__ import annotations
 
@@ -22,7 +22,13 @@ from draftproof.models.hf import HFModel
 from tiny import FAMILIES, VOCAB, gpt2, llama
 
 PROMPT = [5, 9, 33, 2, 17]
-SHAPE = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "intermediate_size": 32, "rms_norm_eps": 1e-6}
+SHAPE = {
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "intermediate_size": 32,
+    "rms_norm_eps": 1e-6,
+}
 
 
 def head_for(method, target):
@@ -52,7 +58,9 @@ def test_greedy_is_plain_and_sampled_by_match_is_too(family):
     for drafter in drafters(target):
         for temperature in (0.0, 1.0):
             rule = {} if temperature == 0 else {"rule": "match"}
-            decoder = SpeculativeDecoder(drafter, target, speculative_config={"num_speculative_tokens": 3, **rule})
+            decoder = SpeculativeDecoder(
+                drafter, target, speculative_config={"num_speculative_tokens": 3, **rule}
+            )
             params = SamplingParams(max_tokens=16, temperature=temperature, seed=5)
             result = decoder.generate(PROMPT, params)
             assert result.token_ids == decoder.plain.generate(PROMPT, params).token_ids
@@ -66,7 +74,9 @@ def test_no_second_forward_of_the_target(method):
     passes = []
     extend_many = target.extend_many
     target.extend_many = lambda steps: passes.append(len(steps)) or extend_many(steps)
-    drafter = Medusa(head_for(method, target)) if method == "medusa" else Eagle(head_for(method, target))
+    drafter = (
+        Medusa(head_for(method, target)) if method == "medusa" else Eagle(head_for(method, target))
+    )
     decoder = SpeculativeDecoder(drafter, target, speculative_config={"num_speculative_tokens": 3})
     result = decoder.generate(PROMPT, SamplingParams(max_tokens=12, temperature=0.0))
     assert len(passes) == result.stats.num_rounds
@@ -83,7 +93,9 @@ def test_a_config_names_the_folder(method, tmp_path):
     assert result.stats.method == method and result.stats.num_draft_tokens > 0
     assert result.token_ids == decoder.plain.generate(PROMPT, params).token_ids
     with pytest.raises(UsageError, match="no folder"):
-        SpeculativeDecoder(None, target, speculative_config={**config, "model": str(tmp_path / "nowhere")})
+        SpeculativeDecoder(
+            None, target, speculative_config={**config, "model": str(tmp_path / "nowhere")}
+        )
     with pytest.raises(UsageError, match="folder of (its weights|one)"):
         SpeculativeDecoder(None, target, speculative_config={"method": method})
 
@@ -91,7 +103,12 @@ def test_a_config_names_the_folder(method, tmp_path):
 def test_a_dynamic_tree_is_asked_for_in_the_config(tmp_path):
     target = HFModel(llama(), name="tiny", check=False)
     save_head(tmp_path, head_for("eagle3", target), target_view(target))
-    config = {"method": "eagle3", "model": str(tmp_path), "dynamic_tree_nodes": 6, "dynamic_tree_top_k": 3}
+    config = {
+        "method": "eagle3",
+        "model": str(tmp_path),
+        "dynamic_tree_nodes": 6,
+        "dynamic_tree_top_k": 3,
+    }
     decoder = SpeculativeDecoder(None, target, speculative_config=config)
     assert decoder.rule.name == "match"
     result = decoder.generate(PROMPT, SamplingParams(max_tokens=12, temperature=1.0, seed=0))
@@ -101,20 +118,27 @@ def test_a_dynamic_tree_is_asked_for_in_the_config(tmp_path):
 
 
 def test_further_samples_of_a_prompt_draft_too():
-    """Each reads the prompt, for the features; so a sample is the same alone, streamed and in a batch."""
+    """Each reads the prompt, for the features; so a sample is the same alone, streamed and in a
+    batch."""
     target = HFModel(llama(), name="tiny", check=False)
-    decoder = SpeculativeDecoder(Eagle(head_for("eagle", target)), target, speculative_config={"num_speculative_tokens": 2})
+    decoder = SpeculativeDecoder(
+        Eagle(head_for("eagle", target)), target, speculative_config={"num_speculative_tokens": 2}
+    )
     params = SamplingParams(max_tokens=8, temperature=1.0, seed=3, n=3)
     result = decoder.generate(PROMPT, params)
     assert all(output.stats.num_draft_tokens > 0 for output in result.outputs)
-    assert all(output.stats.notes == () for output in result.outputs), "a first round without features is no news"
+    assert all(output.stats.notes == () for output in result.outputs), (
+        "a first round without features is no news"
+    )
     streamed: dict[int, list[int]] = {}
     for piece in decoder.stream(PROMPT, params):
         streamed.setdefault(piece.index, []).extend(piece.token_ids)
     assert [list(output.token_ids) for output in result.outputs] == list(streamed.values())
     twice = decoder.generate([PROMPT, PROMPT], replace(params, n=1))
     alone = [decoder.generate(PROMPT, replace(params, n=1, seed=one.seed)) for one in twice]
-    drafted = [[[r.draft_tokens for r in one.rounds] for one in several] for several in (twice, alone)]
+    drafted = [
+        [[r.draft_tokens for r in one.rounds] for one in several] for several in (twice, alone)
+    ]
     assert drafted[0] == drafted[1] and drafted[0][0] == [r.draft_tokens for r in result.rounds]
 
 
@@ -127,8 +151,14 @@ def test_more_levels_than_heads_are_refused():
 def test_a_text_longer_than_the_heads_positions_is_decoded_plainly():
     target = HFModel(gpt2(n_positions=64), name="tiny", check=False)
     torch.manual_seed(0)
-    head = EagleHead.of(target_view(target), **SHAPE, max_position_embeddings=12).eval().requires_grad_(False)
-    decoder = SpeculativeDecoder(Eagle(head), target, speculative_config={"num_speculative_tokens": 3})
+    head = (
+        EagleHead.of(target_view(target), **SHAPE, max_position_embeddings=12)
+        .eval()
+        .requires_grad_(False)
+    )
+    decoder = SpeculativeDecoder(
+        Eagle(head), target, speculative_config={"num_speculative_tokens": 3}
+    )
     params = SamplingParams(max_tokens=20, temperature=0.0)
     result = decoder.generate(PROMPT, params)
     assert result.token_ids == decoder.plain.generate(PROMPT, params).token_ids

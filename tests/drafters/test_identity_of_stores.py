@@ -1,4 +1,5 @@
-"""Text with a store is text without one: greedy and sampled, on every tiny family, for short prompts and follow-ups."""
+"""Text with a store is text without one: greedy and sampled, on every tiny family, for short
+prompts and follow-ups."""
 
 from __future__ import annotations
 
@@ -26,7 +27,14 @@ DRAFTERS = {
     "recycling": lambda: Recycling(12, 4),
     "retrieval": lambda: Retrieval(SuffixArray(build_suffix_array(CORPUS)), 12),
 }
-SAMPLED = dict(temperature=0.9, top_k=20, repetition_penalty=1.2, presence_penalty=0.3, bad_words_ids=[[5, 9], [7]], seed=11)
+SAMPLED = dict(
+    temperature=0.9,
+    top_k=20,
+    repetition_penalty=1.2,
+    presence_penalty=0.3,
+    bad_words_ids=[[5, 9], [7]],
+    seed=11,
+)
 
 
 @cache
@@ -41,11 +49,17 @@ def prompt_of(size: int) -> list[int]:
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("kind", DRAFTERS)
 def test_texts_are_plain_decodings(kind, family):
-    """A long prompt, a shorter second request, one token, an unrelated follow-up, and the first again, one decoder for all."""
-    made = SpeculativeDecoder(DRAFTERS[kind](), target(family), speculative_config={"num_speculative_tokens": 5})
+    """A long prompt, a shorter second request, one token, an unrelated follow-up, and the first
+    again, one decoder for all."""
+    made = SpeculativeDecoder(
+        DRAFTERS[kind](), target(family), speculative_config={"num_speculative_tokens": 5}
+    )
     drafted = 0
     for prompt in (prompt_of(9), prompt_of(3), [60], [50, 4, 50, 4, 50], prompt_of(9)):
-        for params in (SamplingParams(temperature=0, max_tokens=20), SamplingParams(max_tokens=16, n=2, **SAMPLED)):
+        for params in (
+            SamplingParams(temperature=0, max_tokens=20),
+            SamplingParams(max_tokens=16, n=2, **SAMPLED),
+        ):
             result, plain = made.generate(prompt, params), made.plain.generate(prompt, params)
             assert [o.token_ids for o in result.outputs] == [o.token_ids for o in plain.outputs]
             drafted += sum(o.stats.num_draft_tokens for o in result.outputs)
@@ -54,7 +68,9 @@ def test_texts_are_plain_decodings(kind, family):
 
 @pytest.mark.parametrize("kind", [kind for kind in DRAFTERS if kind != "suffix shared"])
 def test_a_request_is_the_same_after_others(kind):
-    made = SpeculativeDecoder(DRAFTERS[kind](), target("llama"), speculative_config={"num_speculative_tokens": 5})
+    made = SpeculativeDecoder(
+        DRAFTERS[kind](), target("llama"), speculative_config={"num_speculative_tokens": 5}
+    )
     params = SamplingParams(temperature=0, max_tokens=30)
     fresh = made.generate(prompt_of(4), params).rounds
     made.generate([1, 2] * 12, params)

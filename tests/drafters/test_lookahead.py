@@ -1,4 +1,5 @@
-"""Lookahead: what the window reads, which n-grams it leaves, that guesses come from rounds before, and that the law is kept."""
+"""Lookahead: what the window reads, which n-grams it leaves, that guesses come from rounds before,
+and that the law is kept."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ def decoder(target, **keys):
 
 
 class Model:
-    """Lookahead by brute force: the window as a dictionary of positions, rows from plain forwards over whole prefixes."""
+    """Lookahead by brute force: the window as a dictionary of positions, rows from plain forwards
+    over whole prefixes."""
 
     def __init__(self, best, window, depth, pool):
         self.best, self.window, self.depth, self.limit = best, window, depth, pool
@@ -39,17 +41,22 @@ class Model:
         return list(reversed(self.pool[context[-1]]))
 
     def round(self, context, emitted):
-        """Read the window after `context`, whose last token is pending; then `emitted` tokens are committed."""
+        """Read the window after `context`, whose last token is pending; then `emitted` tokens are
+        committed."""
         at = len(context) - 1
         for number, level in enumerate(self.levels):
             for column in range(self.window):
                 place = at + 1 + number + column
-                level.setdefault(at + column + number, context[(place * 2654435761 + number) % len(context)])
+                level.setdefault(
+                    at + column + number, context[(place * 2654435761 + number) % len(context)]
+                )
         self.levels[0][at] = context[-1]
         newest = {}
         for column in range(self.window):
             path = [self.levels[0][at + i] for i in range(column + 1)]
-            path += [self.levels[number][at + column + number] for number in range(1, len(self.levels))]
+            path += [
+                self.levels[number][at + column + number] for number in range(1, len(self.levels))
+            ]
             newest[at + column + len(self.levels)] = self.best(tuple(context[:-1]) + tuple(path))
         self.levels.append(newest)
         if len(self.levels) > self.depth:
@@ -60,12 +67,18 @@ class Model:
             del self.levels[0]
         pending = at + emitted
         self.levels = [
-            {place: token for place, token in level.items() if pending <= place - number < pending + self.window}
+            {
+                place: token
+                for place, token in level.items()
+                if pending <= place - number < pending + self.window
+            }
             for number, level in enumerate(self.levels)
         ]
 
 
-@pytest.mark.parametrize("window, depth, pool", [(1, 1, 1), (1, 3, 2), (3, 1, 2), (4, 2, 2), (5, 3, 3)])
+@pytest.mark.parametrize(
+    "window, depth, pool", [(1, 1, 1), (1, 3, 2), (3, 1, 2), (4, 2, 2), (5, 3, 3)]
+)
 def test_it_drafts_what_the_paper_says(window, depth, pool):
     module = FAMILIES["llama"]()
     target = HFModel(module)
@@ -73,7 +86,9 @@ def test_it_drafts_what_the_paper_says(window, depth, pool):
     def best(prefix):
         return int(extend(Step(target.open(), prefix, rows=(len(prefix) - 1,))).logits[0].argmax())
 
-    made = SpeculativeDecoder(Lookahead(window, depth, pool), target, speculative_config={"num_speculative_tokens": depth})
+    made = SpeculativeDecoder(
+        Lookahead(window, depth, pool), target, speculative_config={"num_speculative_tokens": depth}
+    )
     prompt = [3, 1, 4, 1, 5]
     result = made.generate(prompt, SamplingParams(max_tokens=30, temperature=0))
     model, context = Model(best, window, depth, pool), list(prompt)
@@ -114,7 +129,10 @@ def test_sampled_text_of_a_seed_is_plain_decodings():
     made = decoder(HFModel(FAMILIES["qwen2"]()))
     for seed in range(5):
         params = SamplingParams(max_tokens=20, seed=seed)
-        assert made.generate([3, 1, 4], params).token_ids == made.plain.generate([3, 1, 4], params).token_ids
+        assert (
+            made.generate([3, 1, 4], params).token_ids
+            == made.plain.generate([3, 1, 4], params).token_ids
+        )
 
 
 def history_model():
@@ -129,7 +147,9 @@ def history_model():
 @pytest.mark.parametrize("rule", ["match", "rrs", "traversal"])
 def test_the_law_is_the_targets(rule):
     target = history_model()
-    made = decoder(target, lookahead_window=2, num_speculative_tokens=2, lookahead_pool=2, rule=rule)
+    made = decoder(
+        target, lookahead_window=2, num_speculative_tokens=2, lookahead_pool=2, rule=rule
+    )
     found = exact_law(made, [0, 1, 0], 5)
     assert_same_law(found, exact_law(made.plain, [0, 1, 0], 5), tolerance=1e-12)
 
@@ -155,16 +175,27 @@ def test_no_verified_token_hangs_under_the_window():
         last = len(step.tokens) - record.num_read_beside
         assert all(parent < last for parent in (step.parents or ())[:last])
         assert step.tokens[last - len(record.draft_tokens) : last] == record.draft_tokens
-        assert list(step.rows or ())[: len(record.draft_tokens) + 1] == [*range(last - len(record.draft_tokens) - 1, last)]
+        assert list(step.rows or ())[: len(record.draft_tokens) + 1] == [
+            *range(last - len(record.draft_tokens) - 1, last)
+        ]
 
 
 def test_near_the_context_limit_the_window_is_left_out_and_the_text_goes_on():
-    table = TableModel([[0.9 if j == (i + 1) % 8 else 0.1 / 7 for j in range(8)] for i in range(8)], max_length=24)
+    table = TableModel(
+        [[0.9 if j == (i + 1) % 8 else 0.1 / 7 for j in range(8)] for i in range(8)], max_length=24
+    )
     made = decoder(table, num_speculative_tokens=2, lookahead_window=4)
     result = made.generate([0], SamplingParams(max_tokens=40, temperature=0))
-    assert result.token_ids == made.plain.generate([0], SamplingParams(max_tokens=40, temperature=0)).token_ids
+    assert (
+        result.token_ids
+        == made.plain.generate([0], SamplingParams(max_tokens=40, temperature=0)).token_ids
+    )
     assert len(result.token_ids) == 23
-    assert [r.num_read_beside for r in result.rounds][-1] == 0 < max(r.num_read_beside for r in result.rounds)
+    assert (
+        [r.num_read_beside for r in result.rounds][-1]
+        == 0
+        < max(r.num_read_beside for r in result.rounds)
+    )
 
 
 def test_forbidden_tokens_end_a_guess():
@@ -196,7 +227,15 @@ def test_equal_keys_say_equal_proposals():
     assert draft.beside().tokens != ()
     assert session.state_key() != before
     record = Round(2, (), (), (5,), ("plain",), 0, 0)
-    session.observe(Observation(start=0, tokens=(0, 1), top_ids=np.array([[5]]), beside_top_ids=np.array([[6]]), round=record))
+    session.observe(
+        Observation(
+            start=0,
+            tokens=(0, 1),
+            top_ids=np.array([[5]]),
+            beside_top_ids=np.array([[6]]),
+            round=record,
+        )
+    )
     assert hash(session.state_key()) != hash(before)
 
 
@@ -208,7 +247,11 @@ def test_what_is_read_beside_must_hang_under_something_read():
         draft.read_beside(8)
     first = draft.read_beside(1, wanted=False)
     draft.read_beside(2, first)
-    assert (draft.beside().tokens, draft.beside().parents, draft.beside().wanted) == ((1, 2), (-1, 0), (1,))
+    assert (draft.beside().tokens, draft.beside().parents, draft.beside().wanted) == (
+        (1, 2),
+        (-1, 0),
+        (1,),
+    )
 
 
 def test_a_wider_pass_reads_the_same(monkeypatch):

@@ -24,7 +24,9 @@ def test_no_two_requests_that_share_a_memory_have_a_number():
     """Whatever memories they have beside it, in whatever order, and from several threads."""
     one, two, three = Memory(), Memory(), Memory()
     assert take_opening(()) == 0
-    assert [take_opening(over) for over in [(one,), (two,), (two, one), (one, two), (three,), (one,)]] == [1, 1, 2, 3, 1, 4]
+    assert [
+        take_opening(over) for over in [(one,), (two,), (two, one), (one, two), (three,), (one,)]
+    ] == [1, 1, 2, 3, 1, 4]
     with ThreadPoolExecutor(8) as pool:
         taken = list(pool.map(lambda _: take_opening((one, three)), range(400)))
     assert len(set(taken)) == 400
@@ -32,7 +34,9 @@ def test_no_two_requests_that_share_a_memory_have_a_number():
 
 
 @pytest.mark.parametrize("rule", ["token", "match"])
-def test_the_seed_again_over_a_store_has_coins_of_its_own_where_drafts_shape_the_text(rule, monkeypatch):
+def test_the_seed_again_over_a_store_has_coins_of_its_own_where_drafts_shape_the_text(
+    rule, monkeypatch
+):
     """Under `match` the text follows the seed, with the store or without."""
     config = {"num_speculative_tokens": 3, "rule": rule}
     made = SpeculativeDecoder(Suffix(max_cached_requests=4), TARGET, speculative_config=config)
@@ -65,19 +69,26 @@ def test_a_drafter_of_several_has_the_memories_of_all_and_every_one_is_numbered(
 
 
 def test_what_was_written_before_is_in_the_stream_by_its_content():
-    """The same request over the same corpus is the same text; over another one its coins are others."""
+    """The same request over the same corpus is the same text; over another one its coins are
+    others."""
 
     def key(*text, rule="token"):
         drafter = Retrieval(SuffixArray(build_suffix_array([np.asarray(text)])), trees=False)
-        made = SpeculativeDecoder(drafter, TARGET, speculative_config={"num_speculative_tokens": 2, "rule": rule})
+        made = SpeculativeDecoder(
+            drafter, TARGET, speculative_config={"num_speculative_tokens": 2, "rule": rule}
+        )
         return made.speculation.chance_of(tuple(PROMPT), SamplingParams(seed=3), 0)(0).key
 
     assert key(0, 1, 2) == key(0, 1, 2) != key(0, 1, 1)
     assert key(0, 1, 2, rule="match") == key(0, 1, 1, rule="match")
 
 
-@pytest.mark.parametrize(("rule", "kept", "said"), [("token", 4, True), ("token", 0, False), ("match", 4, False)])
+@pytest.mark.parametrize(
+    ("rule", "kept", "said"), [("token", 4, True), ("token", 0, False), ("match", 4, False)]
+)
 def test_a_text_that_only_the_same_requests_give_again_says_so(rule, kept, said):
     config = {"num_speculative_tokens": 3, "rule": rule}
     made = SpeculativeDecoder(Suffix(max_cached_requests=kept), TARGET, speculative_config=config)
-    assert (FOLLOWS_MEMORY in made.generate(PROMPT, SamplingParams(max_tokens=8, seed=3)).stats.notes) == said
+    assert (
+        FOLLOWS_MEMORY in made.generate(PROMPT, SamplingParams(max_tokens=8, seed=3)).stats.notes
+    ) == said

@@ -1,4 +1,5 @@
-"""Prompt lookup: which match wins, how far the copy goes, and that it looks only where it should."""
+"""Prompt lookup: which match wins, how far the copy goes, and that it looks only where it
+should."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ UNIFORM = TableModel([[1 / 64] * 64] * 64)
 def proposal(context, depth=8, longest=3, shortest=1, session=None, **params):
     sampling = SamplingParams(**params)
     laws = LawPipeline(sampling, num_prompt_tokens=len(context), vocab_size=64)
-    session = session or NGram(longest, shortest).open(Request(tuple(context), sampling, laws, UNIFORM))
+    session = session or NGram(longest, shortest).open(
+        Request(tuple(context), sampling, laws, UNIFORM)
+    )
     draft = DraftBuilder(KeyedChance((0, 0), len(context)), depth=depth, vocab_size=64)
     session.propose(context, draft)
     return draft.build().tokens
@@ -29,8 +32,14 @@ def proposal(context, depth=8, longest=3, shortest=1, session=None, **params):
 @pytest.mark.parametrize(
     "context, expected",
     [
-        ([27, 27, 5, 1, 27, 27, 6, 2, 27, 27, 7, 3, 27, 27], (7, 3, 27, 27)),  # vllm#40875: the most recent of equals
-        ([1, 2, 3, 9, 8, 2, 3, 7, 1, 2, 3], (9, 8, 2, 3)),  # the longest suffix before the most recent
+        (
+            [27, 27, 5, 1, 27, 27, 6, 2, 27, 27, 7, 3, 27, 27],
+            (7, 3, 27, 27),
+        ),  # vllm#40875: the most recent of equals
+        (
+            [1, 2, 3, 9, 8, 2, 3, 7, 1, 2, 3],
+            (9, 8, 2, 3),
+        ),  # the longest suffix before the most recent
         ([5, 6, 7], ()),
         ([4], ()),
         ([4, 4], (4, 4, 4, 4)),  # a period goes on into the draft
@@ -72,7 +81,8 @@ def brute_force(context, depth):
 
 
 @pytest.mark.parametrize(
-    "forbidden", [{"suppress_tokens": [9]}, {"bad_words_ids": [[8, 9]]}, {"logit_bias": {9: -float("inf")}}]
+    "forbidden",
+    [{"suppress_tokens": [9]}, {"bad_words_ids": [[8, 9]]}, {"logit_bias": {9: -float("inf")}}],
 )
 def test_the_copy_ends_before_what_the_parameters_forbid(forbidden):
     assert proposal([1, 8, 9, 3, 1], **forbidden) == (8,)
@@ -109,7 +119,13 @@ def test_suffixes_longer_than_the_index_are_found_as_by_first_match(longest, sho
     found = 0
     for _ in range(60):
         block = [rng.randrange(3) for _ in range(14)]
-        context = [*block, *(rng.randrange(3) for _ in range(20)), *block, 5, *block[rng.randrange(12) :]]
+        context = [
+            *block,
+            *(rng.randrange(3) for _ in range(20)),
+            *block,
+            5,
+            *block[rng.randrange(12) :],
+        ]
         expected = first_match(context, longest, shortest)
         assert proposal(context, depth=1, longest=longest, shortest=shortest) == expected
         found += bool(expected)

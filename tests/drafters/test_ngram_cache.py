@@ -19,7 +19,9 @@ LAWS = LawPipeline(PARAMS, num_prompt_tokens=1, vocab_size=64)
 
 
 def proposal(context, corpus=None, depth=1):
-    stored = None if corpus is None else StoredTable(build_tables([np.asarray(text) for text in corpus]))
+    stored = (
+        None if corpus is None else StoredTable(build_tables([np.asarray(text) for text in corpus]))
+    )
     session = NGramCache(stored).open(Request(tuple(context), PARAMS, LAWS, UNIFORM))
     draft = DraftBuilder(KeyedChance((0, 0), len(context)), depth=depth, vocab_size=64)
     session.propose(context, draft)
@@ -44,7 +46,9 @@ def test_the_requests_own_counts_answer_under_lax_thresholds(context, expected):
 
 def test_the_corpus_answers_where_the_text_is_silent():
     corpus = [[4, 6]] * 3 + [[4, 9]]
-    assert proposal([1, 4], corpus) == (6,), "three of four is 75 percent, the strict threshold of one token"
+    assert proposal([1, 4], corpus) == (6,), (
+        "three of four is 75 percent, the strict threshold of one token"
+    )
     assert proposal([1, 4], corpus[1:]) == ()
     assert proposal([4, 7, 4, 7, 4], corpus) == (7,), "the text itself goes first"
 

@@ -1,4 +1,5 @@
-"""A draft model with another tokenizer: exact by both routes, clean inputs, the better route, and what is refused."""
+"""A draft model with another tokenizer: exact by both routes, clean inputs, the better route, and
+what is refused."""
 
 from __future__ import annotations
 
@@ -24,7 +25,11 @@ def model(family, tokenizer, **changes):
 
 
 def decoder(target, draft, route="auto", **keys):
-    config = {"use_heterogeneous_vocab": True, "heterogeneous_vocab_route": route, "num_speculative_tokens": 3} | keys
+    config = {
+        "use_heterogeneous_vocab": True,
+        "heterogeneous_vocab_route": route,
+        "num_speculative_tokens": 3,
+    } | keys
     return SpeculativeDecoder(draft, target, target.tokenizer, speculative_config=config)
 
 
@@ -42,7 +47,9 @@ def test_greedy_text_is_plain_decodings(family, route):
 @pytest.mark.parametrize("route", ROUTES)
 def test_sampling_runs_under_every_parameter(route):
     made = decoder(model("llama", sentencepiece()), model("llama", byte_level(), seed=1), route)
-    params = SamplingParams(max_tokens=14, seed=3, temperature=0.8, top_p=0.9, repetition_penalty=1.2, ignore_eos=True)
+    params = SamplingParams(
+        max_tokens=14, seed=3, temperature=0.8, top_p=0.9, repetition_penalty=1.2, ignore_eos=True
+    )
     result = made.generate("The lazy dog", params)
     assert len(result.token_ids) == 14
     again = made.generate("The lazy dog", params)
@@ -55,7 +62,8 @@ class Letters:
 
     def __init__(self, *tokens, end=None):
         self._tokens, self._end = tokens, end
-        self.specials, self.starts, self.leads_with_space = ({} if end is None else {"end": end}), (), False
+        self.specials, self.starts = {} if end is None else {"end": end}, ()
+        self.leads_with_space = False
 
     def spelled(self, token):
         return None if token == self._end else self._tokens[token]
@@ -91,7 +99,9 @@ BETWEEN = Vocabularies(TARGET, DRAFT, target_size=3, draft_size=4)
 def toy(route, rule=None, drafter=None):
     drafter = drafter or OtherTokenizer(by_prefix(2, 4), BETWEEN, route)
     return SpeculativeDecoder(
-        drafter, by_prefix(1, 3), speculative_config={"num_speculative_tokens": 2} | ({"rule": rule} if rule else {})
+        drafter,
+        by_prefix(1, 3),
+        speculative_config={"num_speculative_tokens": 2} | ({"rule": rule} if rule else {}),
     )
 
 
@@ -101,11 +111,16 @@ def test_the_law_is_the_targets(route, rule):
     made = toy(route, rule)
     params = {"temperature": 0.7, "frequency_penalty": 0.3}
     for changes in ({}, params):
-        assert_same_law(exact_law(made, [0, 1], 4, **changes), exact_law(made.plain, [0, 1], 4, **changes), tolerance=1e-12)
+        assert_same_law(
+            exact_law(made, [0, 1], 4, **changes),
+            exact_law(made.plain, [0, 1], 4, **changes),
+            tolerance=1e-12,
+        )
 
 
 def test_the_ratio_of_the_unrestricted_law_is_biased(monkeypatch):
-    """The mutant: drawn from the shared tokens, judged by the draft model's law over all of its own, which is smaller there."""
+    """The mutant: drawn from the shared tokens, judged by the draft model's law over all of its
+    own, which is smaller there."""
     made = toy("shared", "token")
     plain = exact_law(made.plain, [0, 1], 3)
     draw = DraftBuilder.draw
@@ -131,10 +146,13 @@ def test_the_shared_route_proposes_shared_tokens_only():
 
 
 def test_auto_keeps_to_the_route_that_is_accepted_more():
-    """A draft model that always writes "ab", which only the text route can propose as the target's own token."""
+    """A draft model that always writes "ab", which only the text route can propose as the target's
+    own token."""
     target = TableModel([[0.02, 0.02, 0.96]] * 3)
     writer = TableModel([[0.01, 0.01, 0.97, 0.01]] * 3 + [[0.97, 0.01, 0.01, 0.01]])
-    table = [[0.97, 0.01, 0.01, 0.01] if token == 2 else [0.01, 0.01, 0.97, 0.01] for token in range(4)]
+    table = [
+        [0.97, 0.01, 0.01, 0.01] if token == 2 else [0.01, 0.01, 0.97, 0.01] for token in range(4)
+    ]
     drafter = OtherTokenizer(TableModel(table), BETWEEN, "auto")
     made = SpeculativeDecoder(drafter, target, speculative_config={"num_speculative_tokens": 4})
     rounds = made.generate([2], SamplingParams(max_tokens=80, seed=0)).rounds
@@ -159,9 +177,13 @@ def test_the_draft_model_reads_the_text_and_nothing_else(route, monkeypatch):
     between = made.drafter.between
     assert len(read) > 6
     for ids in read:
-        assert ids[0] == draft.tokenizer.bos_token_id and draft.tokenizer.bos_token_id not in ids[1:]
+        assert (
+            ids[0] == draft.tokenizer.bos_token_id and draft.tokenizer.bos_token_id not in ids[1:]
+        )
         spelled = b"".join(between.draft.spelled(token) or b"" for token in ids[1:])
-        assert spelled.startswith(b" " + HARD.replace("<|end|>", "")[:50].encode())  # an end token the draft lacks is left out
+        assert spelled.startswith(
+            b" " + HARD.replace("<|end|>", "")[:50].encode()
+        )  # an end token the draft lacks is left out
 
 
 def test_the_same_tokenizer_is_no_other_tokenizer():
@@ -182,7 +204,12 @@ def test_what_cannot_be_is_refused_in_a_sentence():
     with pytest.raises(UsageError, match="needs both; .* has none"):
         decoder(target, HFModel(llama()))
     with pytest.raises(UsageError, match="drafts chains; leave the tree out"):
-        SpeculativeDecoder(draft, target, target.tokenizer, speculative_config={"use_heterogeneous_vocab": True, "tree": "2,1"})
+        SpeculativeDecoder(
+            draft,
+            target,
+            target.tokenizer,
+            speculative_config={"use_heterogeneous_vocab": True, "tree": "2,1"},
+        )
     with pytest.raises(UsageError, match="allowed: auto, shared, text"):
         decoder(target, draft, "letters")
     with pytest.raises(UsageError, match="allowed: true and false"):
@@ -190,7 +217,11 @@ def test_what_cannot_be_is_refused_in_a_sentence():
     with pytest.raises(UsageError, match="neither byte by byte"):
         decoder(target, HFModel(llama(vocab_size=64), word_tokenizer()))
     with pytest.raises(UsageError, match="shares no token"):
-        OtherTokenizer(by_prefix(2, 1), Vocabularies(TARGET, Letters(b"z"), target_size=3, draft_size=1), "auto")
+        OtherTokenizer(
+            by_prefix(2, 1),
+            Vocabularies(TARGET, Letters(b"z"), target_size=3, draft_size=1),
+            "auto",
+        )
 
 
 def test_a_text_longer_than_the_draft_models_context_goes_on_plainly():
@@ -206,7 +237,8 @@ def test_a_text_longer_than_the_draft_models_context_goes_on_plainly():
 
 @pytest.mark.parametrize("route", ROUTES)
 def test_a_processor_may_force_a_token_that_the_draft_model_does_not_have(route):
-    """As transformers' processors of forced tokens do: token 2 is spelled by no token of the draft model."""
+    """As transformers' processors of forced tokens do: token 2 is spelled by no token of the draft
+    model."""
 
     def forced(ids, scores):
         scores = torch.full_like(scores, -torch.inf)
@@ -222,6 +254,8 @@ def test_a_processor_may_force_a_token_that_the_draft_model_does_not_have(route)
 def test_a_draft_model_that_gives_nan_is_reported(route, temperature):
     made = toy(route)
     made.drafter.model.logits = lambda prefix: np.full(4, np.nan)
-    stats = made.generate([0, 1], SamplingParams(max_tokens=4, temperature=temperature, seed=1)).stats
+    stats = made.generate(
+        [0, 1], SamplingParams(max_tokens=4, temperature=temperature, seed=1)
+    ).stats
     assert stats.num_invalid_draft_laws > 0 and stats.num_draft_tokens == 0
     assert any("NaN" in note for note in stats.notes)

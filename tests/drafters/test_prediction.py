@@ -61,7 +61,10 @@ def test_sampled_text_for_a_seed_is_plain_decodings(seed):
 
 
 def test_rows_of_a_batch_have_predictions_of_their_own():
-    params = [SamplingParams(temperature=0, max_tokens=40, prediction=one) for one in (ANSWER, None, [7] * 40)]
+    params = [
+        SamplingParams(temperature=0, max_tokens=40, prediction=one)
+        for one in (ANSWER, None, [7] * 40)
+    ]
     results = decoder().generate([[0], [0], [0]], params)
     assert [list(one.token_ids) for one in results] == [ANSWER] * 3
     assert results[0].stats.num_rounds < results[1].stats.num_rounds == 40
@@ -77,9 +80,15 @@ def test_forbidden_tokens_end_the_draft():
 
 def test_auto_drafts_from_it_where_it_is_given():
     costs = {"verify": {"1": 1.0, "17": 1.2}, "draft": 0.0}
-    made = decoder(drafters=["suffix", "prediction"], method="auto", costs={"suffix": costs, "prediction": costs})
+    made = decoder(
+        drafters=["suffix", "prediction"],
+        method="auto",
+        costs={"suffix": costs, "prediction": costs},
+    )
     novel = [3, 1, 4, 1, 5, 2, 6, 5, 3, 0]
-    target = TableModel(lambda prefix: [float(j == (novel * 2)[len(prefix) - 1]) for j in range(8)], vocab_size=8)
+    target = TableModel(
+        lambda prefix: [float(j == (novel * 2)[len(prefix) - 1]) for j in range(8)], vocab_size=8
+    )
     made = SpeculativeDecoder(None, target, speculative_config=made.config)
     params = SamplingParams(temperature=0, max_tokens=10)
     alone = made.generate([0], params)
@@ -105,7 +114,11 @@ def test_a_string_is_turned_into_ids():
     [
         ("text", decoder, "needs a tokenizer"),
         ([9], decoder, "ids go from 0 to 7"),
-        ([0], lambda: SpeculativeDecoder(None, CYCLE, speculative_config={"method": "ngram"}), "this is 'ngram'"),
+        (
+            [0],
+            lambda: SpeculativeDecoder(None, CYCLE, speculative_config={"method": "ngram"}),
+            "this is 'ngram'",
+        ),
         ([0], lambda: SpeculativeDecoder(None, CYCLE), "this is 'none'"),
     ],
 )
@@ -121,6 +134,8 @@ def test_on_a_real_layout_greedy_text_is_plain_decodings():
     made = decoder(HFModel(model, name="tiny"))
     plain = made.plain.generate([1, 2, 3], SamplingParams(temperature=0, max_tokens=24))
     edited = [*plain.token_ids[:8], 30, *plain.token_ids[10:]]
-    result = made.generate([1, 2, 3], SamplingParams(temperature=0, max_tokens=24, prediction=edited))
+    result = made.generate(
+        [1, 2, 3], SamplingParams(temperature=0, max_tokens=24, prediction=edited)
+    )
     assert result.token_ids == plain.token_ids
     assert result.stats.num_rounds < 16

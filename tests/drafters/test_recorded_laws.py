@@ -1,4 +1,5 @@
-"""The law in the ratio is that of the draw, whatever a drafter does with its buffer between two siblings."""
+"""The law in the ratio is that of the draw, whatever a drafter does with its buffer between two
+siblings."""
 
 from __future__ import annotations
 
@@ -16,11 +17,13 @@ from draftproof.drafters.builder import DraftBuilder
 from draftproof.errors import UsageError
 from one_round import PathLaws
 
-FIRST, THEN, TARGET = np.array([0.7, 0.2, 0.1]), np.array([0.1, 0.1, 0.8]), np.array([0.2, 0.3, 0.5])
+FIRST, THEN = np.array([0.7, 0.2, 0.1]), np.array([0.1, 0.1, 0.8])
+TARGET = np.array([0.2, 0.3, 0.5])
 
 
 def two_siblings(chance):
-    """Two children of one node from a buffer that is written to in between; one where the builder refuses the second."""
+    """Two children of one node from a buffer that is written to in between; one where the builder
+    refuses the second."""
     builder, buffer = DraftBuilder(chance, depth=1, vocab_size=3, max_nodes=2), FIRST.copy()
     builder.draw(buffer, parent=ROOT)
     buffer[:] = THEN
@@ -30,7 +33,9 @@ def two_siblings(chance):
 
 
 def test_the_first_law_stays_the_recorded_one():
-    np.testing.assert_allclose(two_siblings(KeyedChance(stream_key(1, 0), 3)).laws[ROOT], FIRST, rtol=1e-15)
+    np.testing.assert_allclose(
+        two_siblings(KeyedChance(stream_key(1, 0), 3)).laws[ROOT], FIRST, rtol=1e-15
+    )
 
 
 @pytest.mark.parametrize("rule", ["rrs", "k_seq", "traversal", "match"])

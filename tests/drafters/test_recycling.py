@@ -1,4 +1,5 @@
-"""Token Recycling: the table is what the target last said, the tree hangs it under itself, and the law stays the target's."""
+"""Token Recycling: the table is what the target last said, the tree hangs it under itself, and the
+law stays the target's."""
 
 from __future__ import annotations
 
@@ -8,7 +9,15 @@ import numpy as np
 import pytest
 
 from draftproof import SamplingParams, SpeculativeDecoder, TableModel
-from draftproof.audit.exact import PROMPT, TOLERANCE, Case, Walk, harness, target_law, total_variation
+from draftproof.audit.exact import (
+    PROMPT,
+    TOLERANCE,
+    Case,
+    Walk,
+    harness,
+    target_law,
+    total_variation,
+)
 from draftproof.audit.table import PARAMETERS
 from draftproof.audit.toys import pairs
 from draftproof.core.tree import TreeShape
@@ -20,10 +29,15 @@ SHAPE = TreeShape((-1, -1, 0, 0))
 
 def test_the_table_keeps_every_rows_latest_list_rejected_drafts_included():
     size = 6
-    law = [[0.5 if j == (i + 1) % size else 0.3 if j == (i + 2) % size else 0.05 for j in range(size)] for i in range(size)]
+    law = [
+        [0.5 if j == (i + 1) % size else 0.3 if j == (i + 2) % size else 0.05 for j in range(size)]
+        for i in range(size)
+    ]
     made = SpeculativeDecoder(Recycling(tree=TreeShape.from_levels((2, 2))), TableModel(law))
     rounds = made.generate([0], SamplingParams(temperature=0, max_tokens=9)).rounds
-    assert [r.draft_tokens for r in rounds[:2]] == [(), ()], "nothing is known about a token before it was read"
+    assert [r.draft_tokens for r in rounds[:2]] == [(), ()], (
+        "nothing is known about a token before it was read"
+    )
     known: set[int] = set()
     for record, pending in zip(rounds, [0, *(r.tokens[-1] for r in rounds)], strict=False):
         if record.draft_tokens:
@@ -37,7 +51,9 @@ def test_the_table_keeps_every_rows_latest_list_rejected_drafts_included():
 def test_the_likeliest_places_come_first_and_hang_together():
     shape = likely_shape(24, 6)
     assert len(shape) == 24 and shape.depth <= 6
-    assert len(shape.children[-1]) > len(shape.children.get(0, ())) >= len(shape.children.get(1, ())), "early ranks have room"
+    assert (
+        len(shape.children[-1]) > len(shape.children.get(0, ())) >= len(shape.children.get(1, ()))
+    ), "early ranks have room"
     assert likely_shape(3, 1).parents == (-1, -1, -1)
     assert likely_shape(1, 6).parents == (-1,)
     assert all(a > b for a, b in zip(RANKS, RANKS[1:], strict=False))
@@ -49,7 +65,8 @@ def test_without_trees_the_chain_of_first_ranks_is_drafted():
 
 
 class CheckedWalk(Walk):
-    """The proof's walk, with a round's expected tokens told from the table the session holds when the round begins."""
+    """The proof's walk, with a round's expected tokens told from the table the session holds when
+    the round begins."""
 
     def _check_length(self, generation, length, total):
         depth = min(generation.num_speculative_tokens, generation.stopper.remaining - 1)
@@ -57,7 +74,11 @@ class CheckedWalk(Walk):
         paths = drafted_paths(generation.drafting._table, context, depth, self.made.laws)
         ends = self.made.ends
         expected = 1.0 + sum(
-            float(np.prod([self.made.target_row(context, path[:i])[token] for i, token in enumerate(path)]))
+            float(
+                np.prod(
+                    [self.made.target_row(context, path[:i])[token] for i, token in enumerate(path)]
+                )
+            )
             for path in paths
             if not ends.intersection(path)
         )
@@ -66,13 +87,16 @@ class CheckedWalk(Walk):
 
 
 def drafted_paths(table, context, depth, laws):
-    """Every path of SHAPE: the n-th child of a place is the n-th allowed entry of its token's list."""
+    """Every path of SHAPE: the n-th child of a place is the n-th allowed entry of its token's
+    list."""
     paths, of = [], {-1: ()}
     for parent, children in SHAPE.children.items():
         if parent not in of or len(of[parent]) >= depth:
             continue
         path = of[parent]
-        listed = [t for t in table.get((*context, *path)[-1], ()) if not laws.forbids(t, context, path)]
+        listed = [
+            t for t in table.get((*context, *path)[-1], ()) if not laws.forbids(t, context, path)
+        ]
         for child, token in zip(children, listed, strict=False):
             of[child] = (*path, token)
             paths.append(of[child])
@@ -80,14 +104,20 @@ def drafted_paths(table, context, depth, laws):
 
 
 @pytest.mark.parametrize("rule", ["match", "rrs", "traversal"])
-@pytest.mark.parametrize("params", ["plain", "temperature 2", "top_k", "suppress_tokens", "eos", "all at once", "max_tokens"])
+@pytest.mark.parametrize(
+    "params",
+    ["plain", "temperature 2", "top_k", "suppress_tokens", "eos", "all at once", "max_tokens"],
+)
 @pytest.mark.parametrize("pair", ["full_history", "zeros"])
 def test_law_and_length_are_exact_while_the_table_changes(rule, params, pair):
-    """The whole loop: what is drafted depends on the rows of earlier rounds, and still the law is the target's."""
+    """The whole loop: what is drafted depends on the rows of earlier rounds, and still the law is
+    the target's."""
     made = harness(Case(rule, "ngram", pair, params, PARAMETERS[params], 2))
     drafter = Recycling(tree=SHAPE)
     made.generation.drafting.close()
-    made.generation.drafting = drafter.open(Request(PROMPT, PARAMETERS[params], made.laws, pairs()[pair].target))
+    made.generation.drafting = drafter.open(
+        Request(PROMPT, PARAMETERS[params], made.laws, pairs()[pair].target)
+    )
     made.generation.wants, made.generation.max_nodes = drafter.wants, len(SHAPE)
     walk = CheckedWalk(replace(made, horizon=3))
     law = walk.law()

@@ -1,4 +1,5 @@
-"""Retrieval: the longest match of the corpus, its continuations as a trie, the largest shares first."""
+"""Retrieval: the longest match of the corpus, its continuations as a trie, the largest shares
+first."""
 
 from __future__ import annotations
 
@@ -14,15 +15,21 @@ from draftproof.drafters.stores.suffix_array import SuffixArray, build_suffix_ar
 
 UNIFORM = TableModel([[1 / 64] * 64] * 64)
 CORPUS = SuffixArray(
-    build_suffix_array([np.asarray(d) for d in ([1, 2, 3, 4], [9, 1, 2, 3, 5], [1, 2, 6], [8, 2, 7, 7], [2, 7])])
+    build_suffix_array(
+        [np.asarray(d) for d in ([1, 2, 3, 4], [9, 1, 2, 3, 5], [1, 2, 6], [8, 2, 7, 7], [2, 7])]
+    )
 )
 
 
 def proposal(context, depth=4, nodes=32, **options):
     params = SamplingParams()
     laws = LawPipeline(params, num_prompt_tokens=1, vocab_size=64)
-    session = Retrieval(CORPUS, nodes, **options).open(Request(tuple(context), params, laws, UNIFORM))
-    draft = DraftBuilder(KeyedChance((0, 0), len(context)), depth=depth, vocab_size=64, max_nodes=nodes)
+    session = Retrieval(CORPUS, nodes, **options).open(
+        Request(tuple(context), params, laws, UNIFORM)
+    )
+    draft = DraftBuilder(
+        KeyedChance((0, 0), len(context)), depth=depth, vocab_size=64, max_nodes=nodes
+    )
     session.propose(context, draft)
     return draft.build()
 
@@ -55,7 +62,11 @@ def test_many_occurrences_are_sampled_evenly():
     drafter = Retrieval(SuffixArray(build_suffix_array([text])), 8)
     made = SpeculativeDecoder(drafter, UNIFORM)
     first = made.generate([1, 2], SamplingParams(max_tokens=8, seed=0)).rounds[0]
-    assert {token for token, parent in zip(first.draft_tokens, first.draft_parents, strict=True) if parent == -1} == {
+    assert {
+        token
+        for token, parent in zip(first.draft_tokens, first.draft_parents, strict=True)
+        if parent == -1
+    } == {
         10,
         11,
         12,

@@ -1,4 +1,5 @@
-"""Suffix decoding: how long, how sure, how much of the depth; and a memory only where one was asked for."""
+"""Suffix decoding: how long, how sure, how much of the depth; and a memory only where one was asked
+for."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ from draftproof.drafters.suffix import Suffix
 from draftproof.errors import UsageError
 
 SIZE = 64
-CYCLE = TableModel([[1.0 if j == (i + 1) % SIZE else 0.0 for j in range(SIZE)] for i in range(SIZE)], name="cycle")
+CYCLE = TableModel(
+    [[1.0 if j == (i + 1) % SIZE else 0.0 for j in range(SIZE)] for i in range(SIZE)], name="cycle"
+)
 PARAMS = SamplingParams()
 LAWS = LawPipeline(PARAMS, num_prompt_tokens=1, vocab_size=SIZE)
 
@@ -21,7 +24,10 @@ LAWS = LawPipeline(PARAMS, num_prompt_tokens=1, vocab_size=SIZE)
 def proposal(context, depth=24, **options):
     session = Suffix(**options).open(Request(tuple(context), PARAMS, LAWS, CYCLE))
     draft = DraftBuilder(
-        KeyedChance((0, 0), len(context)), depth=depth, vocab_size=SIZE, max_nodes=64 if "tree" in options else None
+        KeyedChance((0, 0), len(context)),
+        depth=depth,
+        vocab_size=SIZE,
+        max_nodes=64 if "tree" in options else None,
     )
     session.propose(context, draft)
     return draft.build()
@@ -37,7 +43,8 @@ def test_a_longer_match_drafts_more():
 
 
 def test_match_and_draft_share_the_depth():
-    """Of a match of 20 tokens with depth 24 the last 12 are used, and 12 are drafted, rather than all 20 and 4."""
+    """Of a match of 20 tokens with depth 24 the last 12 are used, and 12 are drafted, rather than
+    all 20 and 4."""
     text = list(range(60))
     assert len(proposal([*text, 63, *text[:20]]).tokens) == 12
     assert len(proposal([*text, 63, *text[:20]], max_tree_depth=8).tokens) == 4
@@ -46,17 +53,23 @@ def test_match_and_draft_share_the_depth():
 
 def test_the_likelier_path_is_taken_and_a_doubtful_one_is_cut():
     context = [1, 2, 3, 9, 7, 1, 2, 3, 8, 6, 1, 2, 4, 9, 5, 1, 2]
-    assert proposal(context).tokens == (3, 8), "3 followed twice of three times; after it 8 is the more recent"
+    assert proposal(context).tokens == (3, 8), (
+        "3 followed twice of three times; after it 8 is the more recent"
+    )
     assert proposal(context, min_token_prob=0.5).tokens == (3,)
     assert proposal(context, min_token_prob=0.7).tokens == ()
 
 
 def test_of_equal_counts_the_more_recent_wins():
-    assert proposal([27, 27, 5, 1, 27, 27, 6, 2, 27, 27, 7, 3, 27, 27], min_token_prob=0.0).tokens[0] == 7
+    assert (
+        proposal([27, 27, 5, 1, 27, 27, 6, 2, 27, 27, 7, 3, 27, 27], min_token_prob=0.0).tokens[0]
+        == 7
+    )
 
 
 def test_of_equal_sums_the_longer_match_wins():
-    """After 1, 2, 3 came 4 and 5, after 2, 3 also 6 twice: half of the counts each way, one token each."""
+    """After 1, 2, 3 came 4 and 5, after 2, 3 also 6 twice: half of the counts each way, one token
+    each."""
     context = [1, 2, 3, 4, 20, 1, 2, 3, 5, 21, 9, 2, 3, 6, 22, 8, 2, 3, 6, 23, 1, 2, 3]
     assert proposal(context, max_spec_factor=0.5).tokens == (5,)
 
@@ -74,7 +87,9 @@ def test_nothing_repeats_nothing_is_drafted(context):
 
 
 def decoder(**options):
-    return SpeculativeDecoder(Suffix(**options), CYCLE, speculative_config={"num_speculative_tokens": 12})
+    return SpeculativeDecoder(
+        Suffix(**options), CYCLE, speculative_config={"num_speculative_tokens": 12}
+    )
 
 
 def counts(made, prompt):
@@ -106,7 +121,9 @@ def test_a_tree_is_refused_where_the_target_reads_none():
 
     target = Chains([[0.5, 0.5], [0.5, 0.5]])
     config = {"method": "suffix", "suffix_decoding_use_tree": True}
-    with pytest.raises(UsageError, match="cannot read a tree in one pass: leave suffix_decoding_use_tree out"):
+    with pytest.raises(
+        UsageError, match="cannot read a tree in one pass: leave suffix_decoding_use_tree out"
+    ):
         SpeculativeDecoder(None, target, speculative_config=config)
 
 
@@ -123,10 +140,17 @@ def test_the_keys_are_vllms():
         },
     )
     drafter = made.drafter
-    assert (drafter.max_tree_depth, drafter.max_spec_factor, drafter.min_token_prob) == (16, 2.0, 0.2)
+    assert (drafter.max_tree_depth, drafter.max_spec_factor, drafter.min_token_prob) == (
+        16,
+        2.0,
+        0.2,
+    )
     assert drafter.shared is not None
     assert made.config.num_speculative_tokens == 16, "the depth, as in vLLM"
-    assert SpeculativeDecoder(None, CYCLE, speculative_config={"method": "suffix"}).drafter.shared is None
+    assert (
+        SpeculativeDecoder(None, CYCLE, speculative_config={"method": "suffix"}).drafter.shared
+        is None
+    )
 
 
 @pytest.mark.parametrize(

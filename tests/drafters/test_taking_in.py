@@ -1,4 +1,5 @@
-"""What drafters that remember take in: where a lookup goes on, which of two equal matches wins, what a store may hold."""
+"""What drafters that remember take in: where a lookup goes on, which of two equal matches wins,
+what a store may hold."""
 
 from __future__ import annotations
 
@@ -69,7 +70,11 @@ def test_an_edited_context_that_is_longer_is_read_anew():
 def test_rejected_rows_teach_recycling_too():
     session = opened(Recycling(tree=TreeShape.from_levels((1, 1))), [1, 2])
     top = np.array([[3, 4], [5, 6], [7, 8]])
-    session.observe(Observation(start=0, tokens=(2,), row_tokens=(2, 9, 10), row_parents=(-1, 0, 0), top_ids=top))
+    session.observe(
+        Observation(
+            start=0, tokens=(2,), row_tokens=(2, 9, 10), row_parents=(-1, 0, 0), top_ids=top
+        )
+    )
     assert drafted(session, [1, 9], 1) == (5,)
     assert drafted(session, [1, 10], 1) == (7,)
 
@@ -78,13 +83,19 @@ def test_rejected_rows_teach_recycling_too():
 def test_the_first_token_a_draft_model_has_no_input_for_is_not_read(last, drafts):
     target, draft = llama(vocab_size=20), llama(vocab_size=16, seed=1)
     made = SpeculativeDecoder(draft, target, speculative_config={"num_speculative_tokens": 2})
-    result = made.generate([1, last], SamplingParams(temperature=0, max_tokens=3, allowed_token_ids=[2, 3]))
+    result = made.generate(
+        [1, last], SamplingParams(temperature=0, max_tokens=3, allowed_token_ids=[2, 3])
+    )
     assert bool(result.rounds[0].draft_tokens) == drafts
 
 
 @pytest.mark.parametrize("asked", ["iid", "without_replacement", "top_k_plus_one"])
 @pytest.mark.parametrize(
-    "method", [{"method": "early_exit", "early_exit_layers": 1}, {"method": "layer_skip", "skip_layers": [1]}]
+    "method",
+    [
+        {"method": "early_exit", "early_exit_layers": 1},
+        {"method": "layer_skip", "skip_layers": [1]},
+    ],
 )
 def test_a_part_of_the_target_draws_siblings_as_asked(method, asked):
     target = HFModel(llama(), check=False)
@@ -101,7 +112,8 @@ def test_an_n_gram_seen_twice_takes_one_place():
 
 
 @pytest.mark.parametrize(
-    "shared, text, route", [((10, 12), (3, 6), "text"), ((3, 6), (10, 12), "shared"), ((2, 9), (3, 0), "shared")]
+    "shared, text, route",
+    [((10, 12), (3, 6), "text"), ((3, 6), (10, 12), "shared"), ((2, 9), (3, 0), "shared")],
 )
 def test_routes_are_compared_draft_by_draft(shared, text, route):
     """(drafts, accepted tokens) of both; fewer than three drafts of one are too few to tell."""
@@ -109,17 +121,28 @@ def test_routes_are_compared_draft_by_draft(shared, text, route):
     between = Vocabularies(Spelled(*spelled), Spelled(*spelled), target_size=16, draft_size=16)
     model = TableModel(np.full((16, 16), 1 / 16))
     session = OtherTokenizer(model, between).open(
-        Request((0,), SamplingParams(), LawPipeline(SamplingParams(), num_prompt_tokens=1, vocab_size=16), model)
+        Request(
+            (0,),
+            SamplingParams(),
+            LawPipeline(SamplingParams(), num_prompt_tokens=1, vocab_size=16),
+            model,
+        )
     )
     session._accepted = {"shared": shared, "text": text}
     assert session.route == route
 
 
 def test_every_drafter_of_auto_is_told_of_every_round():
-    drafter = Auto({"ngram_cache": NGramCache(), "recycling": Recycling(tree=TreeShape.from_levels((1, 1)))})
+    drafter = Auto(
+        {"ngram_cache": NGramCache(), "recycling": Recycling(tree=TreeShape.from_levels((1, 1)))}
+    )
     session = opened(drafter, [1, 2])
     session.choose("ngram_cache")
-    session.observe(Observation(start=0, tokens=(2,), row_tokens=(2,), row_parents=(-1,), top_ids=np.array([[3]])))
+    session.observe(
+        Observation(
+            start=0, tokens=(2,), row_tokens=(2,), row_parents=(-1,), top_ids=np.array([[3]])
+        )
+    )
     session.choose("recycling")
     assert drafted(session, [1, 2], 1) == (3,)
 
@@ -128,7 +151,9 @@ def states_of(head, *tokens):
     return {layer: np.zeros((len(tokens), head.config.hidden_size)) for layer in head.hidden_layers}
 
 
-@pytest.mark.parametrize("context, drafts", [([1, 2, 3], True), ([1, 2, 3, 4], False), ([1, 2], False)])
+@pytest.mark.parametrize(
+    "context, drafts", [([1, 2, 3], True), ([1, 2, 3, 4], False), ([1, 2], False)]
+)
 def test_a_state_of_another_place_is_not_drafted_from(context, drafts):
     head = random_head("medusa")
     session = opened(Medusa(head), [1, 2])
@@ -141,8 +166,13 @@ def test_a_state_of_another_place_is_not_drafted_from(context, drafts):
 def test_no_draft_is_longer_than_there_are_heads():
     head = random_head("medusa")
     most = head.config.num_heads
-    target = TableModel([[1.0 if j == (i + 1) % 8 else 0.0 for j in range(8)] for i in range(8)], hidden=random_state)
-    made = SpeculativeDecoder(Medusa(head), target, speculative_config={"num_speculative_tokens": most + 2})
+    target = TableModel(
+        [[1.0 if j == (i + 1) % 8 else 0.0 for j in range(8)] for i in range(8)],
+        hidden=random_state,
+    )
+    made = SpeculativeDecoder(
+        Medusa(head), target, speculative_config={"num_speculative_tokens": most + 2}
+    )
     result = made.generate([0, 1, 2], SamplingParams(max_tokens=12, temperature=0))
     assert max(len(record.draft_tokens) for record in result.rounds) == most
     assert any("no draft is longer" in note for note in result.stats.notes)

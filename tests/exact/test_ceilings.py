@@ -1,4 +1,5 @@
-"""The optimum beside what rules achieve: no rule passes it, some reach it, and it is the published bound where there is one."""
+"""The optimum beside what rules achieve: no rule passes it, some reach it, and it is the published
+bound where there is one."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ def test_no_rule_passes_its_ceiling_and_every_rule_is_shown():
     rows = achieved()
     assert {row.rule for row in rows} == set(LOSSLESS)
     assert all(0.2 < row.accepted <= row.ceiling + 1e-12 <= 1 + 2e-12 for row in rows)
-    reached = {(r.rule, r.selection) for r in rows if r.accepted == pytest.approx(r.ceiling, abs=1e-12)}
+    reached = {
+        (r.rule, r.selection) for r in rows if r.accepted == pytest.approx(r.ceiling, abs=1e-12)
+    }
     optimal = {("token", "iid"), ("block", "iid"), ("greedy_k", "top_k_plus_one")}
     assert reached >= optimal | {(rule, "fixed") for rule in LOSSLESS if rule != "gumbel"}
     assert not reached & {("match", "iid"), ("gumbel", "iid"), ("rrs", "iid"), ("k_seq", "iid")}
@@ -33,7 +36,9 @@ def test_for_independent_drafts_it_is_the_bound_by_one_sort(seed, k):
     assert ceiling(p, sets) == pytest.approx(iid_bound(p, q, k), abs=1e-12)
 
 
-@pytest.mark.parametrize("rule, selection", [("rrs", "without_replacement"), ("greedy_k", "top_k_plus_one")])
+@pytest.mark.parametrize(
+    "rule, selection", [("rrs", "without_replacement"), ("greedy_k", "top_k_plus_one")]
+)
 def test_it_bounds_the_formulas_of_other_siblings(rule, selection):
     rng = np.random.default_rng(7)
     for _ in range(10):

@@ -1,4 +1,5 @@
-"""Nothing escapes the proof: a drafter or a rule that has no cell of its own is named here, with what to add and where."""
+"""Nothing escapes the proof: a drafter or a rule that has no cell of its own is named here, with
+what to add and where."""
 
 from __future__ import annotations
 
@@ -24,7 +25,9 @@ def test_every_method_has_a_cell(method):
     check_method(method)
 
 
-@pytest.mark.parametrize("module", [m.name for m in pkgutil.iter_modules(drafters.__path__) if not m.ispkg])
+@pytest.mark.parametrize(
+    "module", [m.name for m in pkgutil.iter_modules(drafters.__path__) if not m.ispkg]
+)
 def test_every_drafter_has_a_cell(module):
     check_drafter(module)
 
@@ -32,11 +35,16 @@ def test_every_drafter_has_a_cell(module):
 @pytest.mark.parametrize("module", [m.name for m in pkgutil.iter_modules(rules.__path__)])
 def test_every_rule_is_known(module):
     found = importlib.import_module(f"draftproof.core.rules.{module}")
-    classes = [kind for kind in vars(found).values() if isinstance(kind, type) and kind.__module__ == found.__name__]
+    classes = [
+        kind
+        for kind in vars(found).values()
+        if isinstance(kind, type) and kind.__module__ == found.__name__
+    ]
     known = {type(rule) for rule in RULES.values()}
     if module not in NO_RULES:
         assert known.intersection(classes), (
-            f"src/draftproof/core/rules/{module}.py is no rule of the proof: state it in STATED at its end (docs/add_a_rule.md)"
+            f"src/draftproof/core/rules/{module}.py is no rule of the proof: state it in "
+            "STATED at its end (docs/add_a_rule.md)"
         )
 
 
@@ -50,10 +58,16 @@ def test_every_rule_has_its_expected_length(rule):
 @pytest.mark.parametrize("rule", LOSSLESS)
 def test_every_rule_meets_every_selection_it_declares(rule):
     chains = {case.draft for case in table.covering([rule])}
-    siblings = {case.draft.split()[0] for case in (*table.tree_covering([rule]), *table.sibling_covering([rule]))}
+    siblings = {
+        case.draft.split()[0]
+        for case in (*table.tree_covering([rule]), *table.sibling_covering([rule]))
+    }
     met = siblings | ({"iid", "fixed"} if chains else set())
     missing = LOSSLESS[rule].selections - met
-    assert not missing, f"rule {rule!r} is not proven on {', '.join(sorted(missing))} drafts: see the tables in audit/table.py"
+    assert not missing, (
+        f"rule {rule!r} is not proven on {', '.join(sorted(missing))} drafts: see the "
+        "tables in audit/table.py"
+    )
 
 
 def test_what_is_missing_is_named(monkeypatch):
@@ -61,7 +75,9 @@ def test_what_is_missing_is_named(monkeypatch):
     from draftproof.errors import UsageError
 
     monkeypatch.setitem(rules.STATED, "block", replace(rules.STATED["block"], expected=None))
-    with pytest.raises(UsageError, match="'block' has no expected length .* expected= in the STATED of its file"):
+    with pytest.raises(
+        UsageError, match="'block' has no expected length .* expected= in the STATED of its file"
+    ):
         formula_of("block")
     with pytest.raises(UsageError, match="'token' has no expected length for iid siblings"):
         tree_formula("token", "iid")
@@ -69,7 +85,9 @@ def test_what_is_missing_is_named(monkeypatch):
     cells_by_draft.cache_clear()
     proven_drafters.cache_clear()
     try:
-        with pytest.raises(AssertionError, match="method 'recycling' is not in the proof: state proof="):
+        with pytest.raises(
+            AssertionError, match="method 'recycling' is not in the proof: state proof="
+        ):
             check_method("recycling")
     finally:
         cells_by_draft.cache_clear()

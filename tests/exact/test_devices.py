@@ -1,8 +1,10 @@
-"""The proof on an accelerator: every array lies on a pretended one, so that rules take the branches they
+"""The proof on an accelerator: every array lies on a pretended one, so that rules take the branches
+they
 take there.
 
-No rule is patched. Chance gives 0-d tensors, as it does on a device, and `match` draws all its rows at once, more than it comes
-to use: keys by position then come again, and what is known of them is followed through."""
+No rule is patched. Chance gives 0-d tensors, as it does on a device, and `match` draws all its rows
+at once, more than it comes to use: keys by position then come again, and what is known of them is
+followed through."""
 
 from __future__ import annotations
 

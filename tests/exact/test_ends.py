@@ -1,8 +1,8 @@
 """Nothing is drafted, read or asked behind an accepted end; the faults that would do it are seen.
 
-The table's parameters "nothing after an end" hold a processor that goes off when a law after an end token is asked for, by the
-target's pipeline or the drafter's. Here its cells with the drafts that reach furthest behind, and planted faults.
-"""
+The table's parameters "nothing after an end" hold a processor that goes off when a law after an end
+token is asked for, by the target's pipeline or the drafter's. Here its cells with the drafts that
+reach furthest behind, and planted faults."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ from draftproof.decode.target_laws import RowLaws
 from draftproof.drafters.builder import DraftBuilder
 
 NOTHING = "nothing after an end"
-CHAINS = [Case(rule, "sampled", "full_history", NOTHING, PARAMETERS[NOTHING], 3) for rule in CHAIN_RULES]
+CHAINS = [
+    Case(rule, "sampled", "full_history", NOTHING, PARAMETERS[NOTHING], 3) for rule in CHAIN_RULES
+]
 TREES = [tree_case(kind, NOTHING, "[2,1]", "overrated") for kind in TREE_RULES]
 HEADS = head_cases((NOTHING,), KINDS)
 OTHER = [
@@ -33,7 +35,9 @@ OTHER = [
 TAKE_PART = ("token", "block", "match")
 
 
-@pytest.mark.parametrize("case", [*CHAINS, *TREES, *OTHER, *HEADS[:4]], ids=lambda case: f"{case.rule}-{case.draft}")
+@pytest.mark.parametrize(
+    "case", [*CHAINS, *TREES, *OTHER, *HEADS[:4]], ids=lambda case: f"{case.rule}-{case.draft}"
+)
 def test_no_law_is_made_after_an_end(case):
     assert prove_cell(case).holds
 

@@ -1,4 +1,5 @@
-"""Draft heads in the proof: random networks over a target that shows features, every round walked, law and length exact."""
+"""Draft heads in the proof: random networks over a target that shows features, every round walked,
+law and length exact."""
 
 from __future__ import annotations
 
@@ -17,17 +18,21 @@ def name(case):
 
 
 LONG = {("match", "eagle"), ("token", "eagle"), ("block", "eagle"), ("match", "eagle3")}
-"""Plain cells of ten seconds and more: in the full proof. Other parameters of the same drafts stay here."""
+"""Plain cells of ten seconds and more: in the full proof. Other parameters of the same drafts stay
+here."""
 
 
 def covering():
-    """Every kind under every rule plainly, and every parameter of FAST with one kind after another."""
+    """Every kind under every rule plainly, and every parameter of FAST with one kind after
+    another."""
     cases = [case for case in head_cases(("plain",)) if (case.rule, case.draft) not in LONG]
     for turn, params in enumerate(FAST[1:]):
         for offset in (0, 3, 5):
             kind = KINDS[(turn + offset) % len(KINDS)]
             cases.append(head_cases((params,), (kind,))[-1])
-    return cases + head_cases(("all at once",), ("eagle3 tree",))  # its best paths end the text, and nothing is drafted behind
+    return cases + head_cases(
+        ("all at once",), ("eagle3 tree",)
+    )  # its best paths end the text, and nothing is drafted behind
 
 
 @pytest.mark.parametrize("case", covering(), ids=name)
@@ -35,7 +40,9 @@ def test_the_law_and_the_length_are_exact(case):
     proof = compare(case, head_harness(case))
     assert proof.tv <= TOLERANCE
     assert proof.length_error <= TOLERANCE
-    assert proof.rounds > (1 if case.params == "greedy" else 2), "at temperature 0 there is one way, of two rounds or more"
+    assert proof.rounds > (1 if case.params == "greedy" else 2), (
+        "at temperature 0 there is one way, of two rounds or more"
+    )
 
 
 @pytest.mark.proof
@@ -46,9 +53,10 @@ def test_all_parameters(case):
 
 
 def test_a_penalty_that_does_not_see_the_draft_shows(monkeypatch):
-    """A published fault: drafts drawn with penalties that know the context but not the drafted tokens. The text stays exact,
-    for
-    the law of the draw is the law in the ratio; the drafts are others than the parameters ask for, and the length tells."""
+    """A published fault: drafts drawn with penalties that know the context but not the drafted
+    tokens. The text stays exact, for
+    the law of the draw is the law in the ratio; the drafts are others than the parameters ask for,
+    and the length tells."""
     plain = EagleSession._grow
 
     def without_path(self, logits, context, draft):
@@ -66,8 +74,8 @@ def test_a_penalty_that_does_not_see_the_draft_shows(monkeypatch):
 
 
 def test_a_draw_that_bypasses_the_parameters_is_not_recorded_as_one(monkeypatch):
-    """The published bonus fault, in the drafter's place: a law made without the temperature would be another draft law; it is
-    still the one recorded, so nothing is biased."""
+    """The published bonus fault, in the drafter's place: a law made without the temperature would
+    be another draft law; it is still the one recorded, so nothing is biased."""
     plain = EagleSession._grow
 
     def raw(self, logits, context, draft):

@@ -1,4 +1,5 @@
-"""Lengths that adapt leave the law alone: whole decode loops under every length rule, and controllers that cheat are seen."""
+"""Lengths that adapt leave the law alone: whole decode loops under every length rule, and
+controllers that cheat are seen."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ from draftproof.audit.table import PAIRS, PARAMETERS
 from draftproof.drafters.protocol import Request
 
 
-@pytest.mark.parametrize("case", length_covering(), ids=lambda c: f"{c.length}-{c.draft}-{c.params}-{c.rule}-{c.pair}")
+@pytest.mark.parametrize(
+    "case", length_covering(), ids=lambda c: f"{c.length}-{c.draft}-{c.params}-{c.rule}-{c.pair}"
+)
 def test_law_and_length_are_exact(case):
     proof = prove_cell(case)
     assert proof.tv <= TOLERANCE, f"TV {proof.tv} over {proof.rounds} rounds"
@@ -25,14 +28,25 @@ def test_law_and_length_are_exact(case):
 @pytest.mark.parametrize("length", [name for name in CONTROLLERS if name != "fixed"])
 def test_the_walk_meets_different_lengths(length):
     """A proof of a length that never changed would say nothing."""
-    case = Case("token", "sampled", "full_history", "plain", PARAMETERS["plain"], 3, horizon=5, length=length)
+    case = Case(
+        "token",
+        "sampled",
+        "full_history",
+        "plain",
+        PARAMETERS["plain"],
+        3,
+        horizon=5,
+        length=length,
+    )
     made = length_harness(case)
     lengths = set()
 
     class Watched(Walk):
         def rounds(self, generation, known):
             for probability, after, left, choices in super().rounds(generation, known):
-                lengths.add((after.length.reason, after.length.room(0) if after.length.choice else 0))
+                lengths.add(
+                    (after.length.reason, after.length.room(0) if after.length.choice else 0)
+                )
                 yield probability, after, left, choices
 
     walk = Watched(made)
@@ -41,7 +55,8 @@ def test_the_walk_meets_different_lengths(length):
 
 
 class Cheating(PlannedDrafter):
-    """A drafter around the builder: it draws aside, looks, and only then decides what to put before the verifier."""
+    """A drafter around the builder: it draws aside, looks, and only then decides what to put before
+    the verifier."""
 
     def __init__(self, name, plan, cheat):
         super().__init__(name, plan)

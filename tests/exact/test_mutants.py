@@ -1,4 +1,5 @@
-"""Every planted fault is caught, and the figure that catches it is the one published for it where there is one."""
+"""Every planted fault is caught, and the figure that catches it is the one published for it where
+there is one."""
 
 from __future__ import annotations
 
@@ -11,9 +12,14 @@ from draftproof.audit.tree_mutants import MUTANTS
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_mutant_is_caught(mutant):
     found = catch(mutant)
-    print(f"{mutant.name}: TV {found.tv:.3g}, length off by {found.length_error:.3g}, key repeated {found.key_repeated}")
+    print(
+        f"{mutant.name}: TV {found.tv:.3g}, length off by {found.length_error:.3g}, key "
+        f"repeated {found.key_repeated}"
+    )
     assert found.caught
-    assert max(found.tv, found.length_error) > 1e-3, "rounding is nine orders below; a fault this small says a toy is too tame"
+    assert max(found.tv, found.length_error) > 1e-3, (
+        "rounding is nine orders below; a fault this small says a toy is too tame"
+    )
 
 
 def test_missing_bonus_shows_in_the_length_alone():

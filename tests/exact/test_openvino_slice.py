@@ -1,7 +1,8 @@
-"""The proof through OpenVINO: a real network over the whole history, its sessions extended, cut and kept in every round.
+"""The proof through OpenVINO: a real network over the whole history, its sessions extended, cut and
+kept in every round.
 
-A row is the same bits whatever is read beside it, so the law of the loop is that of the network read one by one, to 1e-12.
-"""
+A row is the same bits whatever is read beside it, so the law of the loop is that of the network
+read one by one, to 1e-12."""
 
 from __future__ import annotations
 
@@ -104,7 +105,9 @@ def wrap(model: TableModel) -> LanguageModel:
 @pytest.mark.parametrize("rule", CHAIN_RULES)
 @pytest.mark.parametrize("draft, params", [("sampled", "plain"), ("ngram", "top_p")])
 def test_rounds_over_openvino_are_exact(rule, draft, params):
-    proof = prove(Case(rule, draft, "full_history", params, PARAMETERS[params], 2, horizon=3), wrap=wrap)
+    proof = prove(
+        Case(rule, draft, "full_history", params, PARAMETERS[params], 2, horizon=3), wrap=wrap
+    )
     assert proof.tv <= TOLERANCE
     assert proof.length_error <= TOLERANCE
 

@@ -1,4 +1,5 @@
-"""Drafters whose coming draft depends on more than the context: law and length exact, and what is foretold is no tautology."""
+"""Drafters whose coming draft depends on more than the context: law and length exact, and what is
+foretold is no tautology."""
 
 from __future__ import annotations
 
@@ -6,7 +7,13 @@ import numpy as np
 import pytest
 
 from draftproof.audit import others
-from draftproof.audit.cells import head_covering, length_covering, other_covering, other_product, prove_cell
+from draftproof.audit.cells import (
+    head_covering,
+    length_covering,
+    other_covering,
+    other_product,
+    prove_cell,
+)
 from draftproof.audit.exact import TOLERANCE, Case
 from draftproof.audit.table import PARAMETERS
 from draftproof.drafters.lookahead import LookaheadSession

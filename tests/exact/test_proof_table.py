@@ -1,4 +1,5 @@
-"""The proof: the decode loop's exact law is the target's, its expected length the rule's formula, for every pair of factors."""
+"""The proof: the decode loop's exact law is the target's, its expected length the rule's formula,
+for every pair of factors."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ GUESSED_COVERING = guessed_covering()
 
 
 def label(case):
-    return f"{case.rule}-{case.draft.replace(' ', '_')}-{case.pair}-{case.params}-{case.num_speculative_tokens}"
+    draft = case.draft.replace(" ", "_")
+    return f"{case.rule}-{draft}-{case.pair}-{case.params}-{case.num_speculative_tokens}"
 
 
 def check(case):
@@ -93,7 +95,10 @@ def test_covering_array_covers_every_pair():
 def test_covering_array_of_trees_covers_every_pair():
     factors = [tuple(PARAMETERS), TREE_RULES, SMALL_TREES, TREE_PAIRS]
     cases = [c for c in TREE_COVERING if c.rounds is not None]
-    assert_pairs_met(factors, [(c.params, (c.rule, c.draft.split()[0]), c.draft.split()[1], c.pair) for c in cases])
+    assert_pairs_met(
+        factors,
+        [(c.params, (c.rule, c.draft.split()[0]), c.draft.split()[1], c.pair) for c in cases],
+    )
     whole_loop = {(c.rule, c.draft.split()[1]) for c in TREE_COVERING if c.rounds is None}
     assert whole_loop == set(TREE_RULES)
 
@@ -105,13 +110,16 @@ def test_covering_array_of_guessed_trees_covers_every_pair():
 
 
 def test_guessed_trees_are_trees_and_chains_of_many_lengths():
-    """So that the table above proves something: the toys' contexts make the drafters branch, run on, and fall silent."""
+    """So that the table above proves something: the toys' contexts make the drafters branch, run
+    on, and fall silent."""
     kinds = guessed_kinds(LawPipeline(PARAMETERS["plain"], num_prompt_tokens=3, vocab_size=3))
     contexts = [c for n in range(1, 7) for c in cartesian(range(3), repeat=n)]
     for name in GUESSED:
         trees = [kinds[name].paths(context, 3) for context in contexts]
         assert {len(tree) for tree in trees} >= {0, 1, 2, 3}
-        assert name == "suffix" or any(len(tree) > max(map(len, tree), default=0) for tree in trees), "nothing branched"
+        assert name == "suffix" or any(
+            len(tree) > max(map(len, tree), default=0) for tree in trees
+        ), "nothing branched"
 
 
 def test_every_lossless_rule_is_in_a_table():

@@ -1,5 +1,6 @@
-"""A search for laws, a draft and parameters under which the decode loop is off: hypothesis makes the laws, as fractions with
-zeros, and picks the cell of the proof table. `make search`; SEARCH_EXAMPLES says how long."""
+"""A search for laws, a draft and parameters under which the decode loop is off: hypothesis makes
+the laws, as fractions with zeros, and picks the cell of the proof table. `make search`;
+SEARCH_EXAMPLES says how long."""
 
 from __future__ import annotations
 
@@ -13,16 +14,28 @@ from hypothesis import strategies as st
 
 from draftproof.audit import exact
 from draftproof.audit.mutants import _Rule, with_parts
-from draftproof.audit.table import CHAIN_RULES, DRAFTS, LENGTHS, PARAMETERS, SMALL_TREES, TREE_RULES, tree_case
+from draftproof.audit.table import (
+    CHAIN_RULES,
+    DRAFTS,
+    LENGTHS,
+    PARAMETERS,
+    SMALL_TREES,
+    TREE_RULES,
+    tree_case,
+)
 from draftproof.audit.toys import EOS, VOCAB, Pair
 from draftproof.models.table import TableModel
 
 EXAMPLES = int(os.environ.get("SEARCH_EXAMPLES", "150"))
-LAW = st.lists(st.integers(0, 16), min_size=VOCAB, max_size=VOCAB).filter(lambda parts: sum(part > 0 for part in parts) > 1)
+LAW = st.lists(st.integers(0, 16), min_size=VOCAB, max_size=VOCAB).filter(
+    lambda parts: sum(part > 0 for part in parts) > 1
+)
 """At least two tokens are left, so that no ban of one empties the law."""
 TABLE = st.lists(LAW, min_size=2 * VOCAB, max_size=2 * VOCAB)
 CHAIN = st.builds(
-    lambda rule, draft, params, length: exact.Case(rule, draft, "found", params, PARAMETERS[params], length),
+    lambda rule, draft, params, length: exact.Case(
+        rule, draft, "found", params, PARAMETERS[params], length
+    ),
     st.sampled_from(CHAIN_RULES),
     st.sampled_from(DRAFTS),
     st.sampled_from(list(PARAMETERS)),
@@ -40,7 +53,9 @@ def model(table, **kwargs):
     """A law for every last token, another one at odd lengths."""
     laws = np.array(table, dtype=np.float64)
     laws /= laws.sum(axis=1, keepdims=True)
-    return TableModel(lambda prefix: laws[2 * prefix[-1] + len(prefix) % 2], vocab_size=VOCAB, **kwargs)
+    return TableModel(
+        lambda prefix: laws[2 * prefix[-1] + len(prefix) % 2], vocab_size=VOCAB, **kwargs
+    )
 
 
 def proof_of(case, target, draft, rule=None):
@@ -51,7 +66,13 @@ def proof_of(case, target, draft, rule=None):
 
 @pytest.mark.search
 @pytest.mark.timeout(2 * 3600)
-@settings(max_examples=EXAMPLES, deadline=None, database=None, print_blob=True, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    database=None,
+    print_blob=True,
+    suppress_health_check=list(HealthCheck),
+)
 @given(case=st.one_of(CHAIN, TREE), target=TABLE, draft=TABLE)
 def test_no_laws_are_found_that_a_rule_does_not_keep(case, target, draft):
     proof = proof_of(case, target, draft)

@@ -1,4 +1,5 @@
-"""Laws across requests: lists with a schedule, copies, stores that outlive a request, clocks; and keys that bias them."""
+"""Laws across requests: lists with a schedule, copies, stores that outlive a request, clocks; and
+keys that bias them."""
 
 from __future__ import annotations
 
@@ -24,13 +25,20 @@ from draftproof.drafters.suffix import Suffix
 ENDING = TableModel([[0.4, 0.3, 0.3]] * 3, eos_token_ids=[2])
 SURE = TableModel([[0.9, 0.05, 0.05]] * 3)
 GOING_ON = TableModel([[0.5, 0.3, 0.2], [0.3, 0.5, 0.2], [0.2, 0.3, 0.5]])
-SCHEDULE = {"num_speculative_tokens": 1, "num_speculative_tokens_per_batch_size": [[1, 1, 0], [2, 8, 1]]}
+SCHEDULE = {
+    "num_speculative_tokens": 1,
+    "num_speculative_tokens_per_batch_size": [[1, 1, 0], [2, 8, 1]],
+}
 DRAFTS_MATTER = ("token", "block", "rrs", "traversal", "k_seq", "greedy_k")
 
 
 def schedule(prompts, rule="token"):
     """A row drafts only while it has a neighbour."""
-    return Case(lambda: EnumeratedDecoder(SURE, ENDING, speculative_config=SCHEDULE | {"rule": rule}), prompts, (2, 3))
+    return Case(
+        lambda: EnumeratedDecoder(SURE, ENDING, speculative_config=SCHEDULE | {"rule": rule}),
+        prompts,
+        (2, 3),
+    )
 
 
 def store(rule, together=False):
@@ -44,19 +52,31 @@ def store(rule, together=False):
 
 
 def live():
-    """Two rows whose lengths follow a clock that everything done so far moves, neighbours included. Whether a draft pays is a
-    close thing, so that one round's times decide about the next one."""
+    """Two rows whose lengths follow a clock that everything done so far moves, neighbours included.
+    Whether a draft pays is a close thing, so that one round's times decide about the next one."""
     target, draft = TableModel([[0.6, 0.4]] * 2), TableModel([[0.9, 0.1]] * 2)
     costs = RoundCosts(verify=((1, 1.0), (3, 1.3)), draft=0.1).as_dict()
-    config = {"num_speculative_tokens": 1, "adaptive": "live", "auto_off": 0.9, "costs": costs, "rule": "token"}
-    return Case(lambda: EnumeratedDecoder(draft, target, speculative_config=config), ((0, 0), (0,)), (3, 4))
+    config = {
+        "num_speculative_tokens": 1,
+        "adaptive": "live",
+        "auto_off": 0.9,
+        "costs": costs,
+        "rule": "token",
+    }
+    return Case(
+        lambda: EnumeratedDecoder(draft, target, speculative_config=config), ((0, 0), (0,)), (3, 4)
+    )
 
 
 def knowing(what, rule, drafter, config=None):
     """The same request again, over the text that it gave before."""
     config = {"num_speculative_tokens": 2, "rule": rule} | (config or {})
     return Case(
-        lambda: EnumeratedDecoder(drafter(), GOING_ON, speculative_config=config), ((0, 0), (0, 0)), (2, 3), False, knowing=what
+        lambda: EnumeratedDecoder(drafter(), GOING_ON, speculative_config=config),
+        ((0, 0), (0, 0)),
+        (2, 3),
+        False,
+        knowing=what,
     )
 
 
@@ -72,15 +92,21 @@ def corpus_of(text, kind):
 
 TWO_PROMPTS, COPIES = ((0, 0), (0,)), ((0,), (0,))
 CASES = {
-    **{f"schedule, two prompts, {rule}": schedule(TWO_PROMPTS, rule) for rule in ("token", "block")},
+    **{
+        f"schedule, two prompts, {rule}": schedule(TWO_PROMPTS, rule) for rule in ("token", "block")
+    },
     "schedule, copies": schedule(COPIES),
     **{f"store, {rule}": store(rule) for rule in DRAFTS_MATTER},
     "store, copies side by side": store("token", together=True),
     "live": live(),
     **{f"prediction, {rule}": knowing("prediction", rule, Prediction) for rule in DRAFTS_MATTER},
-    "prediction within auto": knowing("prediction", "token", auto_with_prediction, {"num_speculative_tokens": 1}),
+    "prediction within auto": knowing(
+        "prediction", "token", auto_with_prediction, {"num_speculative_tokens": 1}
+    ),
     **{
-        f"corpus, {kind}, {rule}": knowing("corpus", rule, partial(corpus_of, (0, 0, 1, 0, 0, 1), kind))
+        f"corpus, {kind}, {rule}": knowing(
+            "corpus", rule, partial(corpus_of, (0, 0, 1, 0, 0, 1), kind)
+        )
         for kind in ("retrieval", "ngram_cache")
         for rule in ("token", "rrs")
     },
@@ -123,7 +149,9 @@ def plant(monkeypatch, fault):
     }
     if fault == "copy":
         monkeypatch.setattr("draftproof.decode.base.with_seeds_of_their_own", list)
-        monkeypatch.setattr("draftproof.decode.engine.Engine._shares_coins", lambda *asked: False)  # which would part them too
+        monkeypatch.setattr(
+            "draftproof.decode.engine.Engine._shares_coins", lambda *asked: False
+        )  # which would part them too
     else:
         monkeypatch.setattr("draftproof.decode.speculation.stream_key", keyed[fault])
 
@@ -151,7 +179,11 @@ def test_where_the_text_follows_the_seed_the_same_request_is_the_same_text_with_
         *[("opening", f"store, {rule}", 0.1) for rule in DRAFTS_MATTER],
         *[("known", f"prediction, {rule}", 0.05) for rule in DRAFTS_MATTER],
         ("known", "prediction within auto", 0.02),
-        *[("known", f"corpus, {kind}, {rule}", 0.02) for kind in ("retrieval", "ngram_cache") for rule in ("token", "rrs")],
+        *[
+            ("known", f"corpus, {kind}, {rule}", 0.02)
+            for kind in ("retrieval", "ngram_cache")
+            for rule in ("token", "rrs")
+        ],
     ],
 )
 def test_a_key_without_it_is_seen_in_one_requests_own_law(fault, name, least, clock, monkeypatch):
@@ -160,7 +192,8 @@ def test_a_key_without_it_is_seen_in_one_requests_own_law(fault, name, least, cl
 
 
 @pytest.mark.parametrize(
-    "fault, name", [("copy", "store, copies side by side"), ("copy", "schedule, copies"), ("prompt", "live")]
+    "fault, name",
+    [("copy", "store, copies side by side"), ("copy", "schedule, copies"), ("prompt", "live")],
 )
 def test_a_key_without_it_is_seen_in_the_joint_law(fault, name, clock, monkeypatch):
     plant(monkeypatch, fault)

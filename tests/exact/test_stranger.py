@@ -1,4 +1,5 @@
-"""What a stranger adds from the pages alone, in one file each: found, proven, and named when it is broken or unproven."""
+"""What a stranger adds from the pages alone, in one file each: found, proven, and named when it is
+broken or unproven."""
 
 from __future__ import annotations
 
@@ -24,7 +25,9 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 def page(name):
     """The first block of code of a page: the whole of the file it tells to write."""
-    return re.search(r"```python\n(.*?)```", (DOCS / name).read_text(encoding="utf-8"), re.DOTALL)[1]
+    return re.search(r"```python\n(.*?)```", (DOCS / name).read_text(encoding="utf-8"), re.DOTALL)[
+        1
+    ]
 
 
 @pytest.fixture
@@ -67,14 +70,18 @@ def test_a_drafter_that_drafts_something_else_fails_its_cells(added):
     broken = text.replace("draft.guess(context[-1])", "draft.guess(context[0])")
     assert broken != text
     added(drafters, "repeat_last", broken)
-    failed = [proof.case.draft for proof in map(prove_cell, cells_of_repeat_last()) if not proof.holds]
+    failed = [
+        proof.case.draft for proof in map(prove_cell, cells_of_repeat_last()) if not proof.holds
+    ]
     assert set(failed) == {"repeat_last"}
 
 
 def test_a_drafter_without_a_proof_is_named(added):
     text = page("add_a_drafter.md")
     added(drafters, "repeat_last", re.sub(r"\n        proof=.*", "", text))
-    with pytest.raises(AssertionError, match="method 'repeat_last' is not in the proof: state proof="):
+    with pytest.raises(
+        AssertionError, match="method 'repeat_last' is not in the proof: state proof="
+    ):
         check_method("repeat_last")
     with pytest.raises(AssertionError, match="repeat_last.py is not in the proof"):
         check_drafter("repeat_last")
@@ -111,7 +118,9 @@ def test_a_rule_is_one_file(ruled):
 
 def test_a_rule_without_its_last_draw_fails_its_cells(ruled):
     text = page("add_a_rule.md")
-    broken = text.replace("Verdict((child,), int(target_laws.draw(child, chance)))", "Verdict((), token)")
+    broken = text.replace(
+        "Verdict((child,), int(target_laws.draw(child, chance)))", "Verdict((), token)"
+    )
     assert broken != text
     ruled(broken)
     proofs = list(map(prove_cell, cells_of_first_only()))
@@ -120,5 +129,8 @@ def test_a_rule_without_its_last_draw_fails_its_cells(ruled):
 
 def test_a_rule_without_its_expected_length_is_named(ruled):
     ruled(re.sub(r"    Formula\(\n.*?\n    \),\n", "", page("add_a_rule.md"), flags=re.DOTALL))
-    with pytest.raises(UsageError, match="rule 'first_only' has no expected length to be proven with: state expected="):
+    with pytest.raises(
+        UsageError,
+        match="rule 'first_only' has no expected length to be proven with: state expected=",
+    ):
         formulas.formula_of("first_only")

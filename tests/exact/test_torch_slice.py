@@ -1,5 +1,5 @@
-"""The same proof through torch float64 in a CPU's memory: the arrays production uses, the rules unchanged. On a device they
-take other branches: see `test_devices.py`."""
+"""The same proof through torch float64 in a CPU's memory: the arrays production uses, the rules
+unchanged. On a device they take other branches: see `test_devices.py`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def test_torch_rounds_are_exact(rule, draft, pair, params):
 
 
 def halve_after_zero(input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-    """A processor in Hugging Face's form that reads the history: after token 0, token 1 becomes less likely."""
+    """A processor in Hugging Face's form that reads the history: after token 0, token 1 becomes
+    less likely."""
     scores = scores.clone()
     scores[input_ids[:, -1] == 0, 1] -= 0.7
     return scores
@@ -40,7 +41,9 @@ def halve_after_zero(input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Ten
 
 @pytest.mark.parametrize("rule", CHAIN_RULES)
 def test_a_processor_of_the_callers_holds_at_every_drafted_position(rule):
-    sampling = SamplingParams(max_tokens=8, ignore_eos=True, seed=0, logits_processors=[halve_after_zero])
+    sampling = SamplingParams(
+        max_tokens=8, ignore_eos=True, seed=0, logits_processors=[halve_after_zero]
+    )
     proof = prove(Case(rule, "sampled", "full_history", "processor", sampling, 3), wrap=TensorModel)
     assert proof.tv <= TOLERANCE
     assert proof.length_error <= TOLERANCE

@@ -1,4 +1,5 @@
-"""Three and four siblings over five tokens: the law and the length of a round, under every rule and every selection."""
+"""Three and four siblings over five tokens: the law and the length of a round, under every rule and
+every selection."""
 
 from __future__ import annotations
 
@@ -20,4 +21,7 @@ def test_law_and_length_are_exact(case):
 
 
 def test_every_rule_meets_every_selection_it_declares():
-    assert {(case.rule, case.draft.split()[0]) for case in sibling_covering()} == {*TREE_RULES, *CHAIN_SELECTIONS}
+    assert {(case.rule, case.draft.split()[0]) for case in sibling_covering()} == {
+        *TREE_RULES,
+        *CHAIN_SELECTIONS,
+    }

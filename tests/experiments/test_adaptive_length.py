@@ -8,7 +8,8 @@ from draftproof.experiments.adaptive_length import PRICES, PROCESS
 from draftproof.simulate.lengths import decoding_speedup, speedup, survival_speedup
 
 STREAMS = 3000
-"""Fixed beforehand. At 120 tokens a stream the speedups' standard error is below 0.004, a fifth of a percent."""
+"""Fixed beforehand. At 120 tokens a stream the speedups' standard error is below 0.004, a fifth of
+a percent."""
 
 
 @pytest.fixture(scope="module")

@@ -44,11 +44,17 @@ class Tokenizer:
 
 
 TOKENIZER = Tokenizer()
-TARGET = TableModel(np.random.default_rng(0).dirichlet(np.full(SIZE, 0.5), size=SIZE), eos_token_ids=[END], name="target")
+TARGET = TableModel(
+    np.random.default_rng(0).dirichlet(np.full(SIZE, 0.5), size=SIZE),
+    eos_token_ids=[END],
+    name="target",
+)
 
 
 def compiled(given):
-    return compile_grammar(StructuredOutputs.from_dict(given), TOKENIZER, vocab_size=SIZE, eos_token_ids=[END])
+    return compile_grammar(
+        StructuredOutputs.from_dict(given), TOKENIZER, vocab_size=SIZE, eos_token_ids=[END]
+    )
 
 
 @pytest.mark.parametrize("regex", ["a(b|1){1,2}", "(ab)*2?", "a|ab|b"])
@@ -71,7 +77,9 @@ def test_a_fork_stays_where_it_was_and_padding_is_never_allowed():
         assert not matcher.fork().consume(SIZE - 1)
         before = matcher.fork()
         assert matcher.consume(token) and before.mask().tolist() == mask.tolist()
-    assert not matcher.mask().any() and not matcher.consume(1), "after the end token there is nothing"
+    assert not matcher.mask().any() and not matcher.consume(1), (
+        "after the end token there is nothing"
+    )
 
 
 def test_a_token_that_is_not_allowed_is_refused():
@@ -81,7 +89,14 @@ def test_a_token_that_is_not_allowed_is_refused():
 @pytest.mark.parametrize(
     "given",
     [
-        {"json": {"type": "object", "properties": {"id": {"enum": [1, 2]}}, "required": ["id"], "additionalProperties": False}},
+        {
+            "json": {
+                "type": "object",
+                "properties": {"id": {"enum": [1, 2]}},
+                "required": ["id"],
+                "additionalProperties": False,
+            }
+        },
         {"choice": ["ab", "a1", "b2"]},
         {"regex": "[ab]{2,3}(1|2)"},
         {"grammar": 'root ::= "a" ("1" | "2") "b"'},
@@ -90,10 +105,13 @@ def test_a_token_that_is_not_allowed_is_refused():
 @pytest.mark.parametrize("config", [{"rule": "match"}, {"rule": "token"}])
 def test_texts_keep_to_the_grammar_with_and_without_drafts(given, config):
     """Every text is within the grammar; under `match` it is plain decoding's for the seed."""
-    made = SpeculativeDecoder(NGram(), TARGET, TOKENIZER, speculative_config={"num_speculative_tokens": 4} | config)
+    made = SpeculativeDecoder(
+        NGram(), TARGET, TOKENIZER, speculative_config={"num_speculative_tokens": 4} | config
+    )
     for seed in range(12):
         params = SamplingParams(max_tokens=30, seed=seed, structured_outputs=given)
-        drafted, plain = made.generate([1, 4, 2, 1, 4], params), made.plain.generate([1, 4, 2, 1, 4], params)
+        drafted = made.generate([1, 4, 2, 1, 4], params)
+        plain = made.plain.generate([1, 4, 2, 1, 4], params)
         for result in (drafted, plain):
             if result.finish_reason != "stop":
                 continue
@@ -106,12 +124,27 @@ def test_texts_keep_to_the_grammar_with_and_without_drafts(given, config):
 
 
 def test_what_the_grammar_leaves_no_choice_about_is_drafted():
-    """`{"id":` is certain from its first character on: the drafter knows nothing of it, and it takes few passes."""
-    given = {"json": {"type": "object", "properties": {"id": {"const": 1}}, "required": ["id"], "additionalProperties": False}}
-    made = SpeculativeDecoder(NGram(), TARGET, TOKENIZER, speculative_config={"num_speculative_tokens": 6, "rule": "match"})
+    """`{"id":` is certain from its first character on: the drafter knows nothing of it, and it
+    takes few passes."""
+    given = {
+        "json": {
+            "type": "object",
+            "properties": {"id": {"const": 1}},
+            "required": ["id"],
+            "additionalProperties": False,
+        }
+    }
+    made = SpeculativeDecoder(
+        NGram(),
+        TARGET,
+        TOKENIZER,
+        speculative_config={"num_speculative_tokens": 6, "rule": "match"},
+    )
     drafted = accepted = 0
     for seed in range(8):
-        result = made.generate([1, 2], SamplingParams(max_tokens=30, seed=seed, structured_outputs=given))
+        result = made.generate(
+            [1, 2], SamplingParams(max_tokens=30, seed=seed, structured_outputs=given)
+        )
         drafted += result.stats.num_draft_tokens
         accepted += result.stats.num_accepted_tokens
     assert drafted >= 16 and accepted / drafted > 0.5
@@ -133,7 +166,9 @@ def test_a_wrong_grammar_is_refused_before_any_work(given, said):
 
 def test_a_grammar_needs_a_tokenizer():
     with pytest.raises(UsageError, match="structured_outputs needs a tokenizer"):
-        SpeculativeDecoder(NGram(), TARGET).generate([1], SamplingParams(structured_outputs={"regex": "a"}))
+        SpeculativeDecoder(NGram(), TARGET).generate(
+            [1], SamplingParams(structured_outputs={"regex": "a"})
+        )
 
 
 def test_a_grammar_is_compiled_once():

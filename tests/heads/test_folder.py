@@ -1,4 +1,5 @@
-"""Heads in folders: our own and the published layouts, and everything that can be wrong with one, named in the refusal."""
+"""Heads in folders: our own and the published layouts, and everything that can be wrong with one,
+named in the refusal."""
 
 from __future__ import annotations
 
@@ -54,16 +55,29 @@ def test_the_config_is_the_one_servers_read(kept):
     config = json.loads((folder / "config.json").read_text())
     names = set(load_file(folder / "model.safetensors"))
     if method == "medusa":
-        assert config["model_type"] == "medusa" and config["num_heads"] == 3 and config["num_hidden_layers"] == 2
+        assert (
+            config["model_type"] == "medusa"
+            and config["num_heads"] == 3
+            and config["num_hidden_layers"] == 2
+        )
         assert {"blocks.0.layers.1.weight", "blocks.2.layers.0.bias", "lm_heads.2.weight"} <= names
     elif method == "eagle":
         assert config["speculators_model_type"] == "eagle" and config["fusion_bias"] is False
         assert {"fusion_fc.weight", "transformer.self_attn.q_proj.weight"} <= names
     else:
-        assert config["speculators_model_type"] == "eagle3" and config["norm_before_residual"] is False
+        assert (
+            config["speculators_model_type"] == "eagle3" and config["norm_before_residual"] is False
+        )
         assert config["eagle_aux_hidden_state_layer_ids"] == list(fused_layers(4)) == [1, 2, 2]
         assert config["draft_vocab_size"] == VOCAB // 2
-        assert {"fc.weight", "layers.0.hidden_norm.weight", "norm.weight", "lm_head.weight", "d2t", "t2d"} <= names
+        assert {
+            "fc.weight",
+            "layers.0.hidden_norm.weight",
+            "norm.weight",
+            "lm_head.weight",
+            "d2t",
+            "t2d",
+        } <= names
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
@@ -84,12 +98,19 @@ def test_fingerprints_tell_weights_apart_and_dtypes_not():
 def test_a_missing_an_extra_and_a_misshaped_tensor_are_named(kept):
     method, target, _, folder = kept
     name = sorted(load_file(folder / "model.safetensors"))[-1]
-    ours = {"medusa": r"lm_heads\.2\.weight", "eagle": r"layers\.0\.self_attn\.v_proj\.weight", "eagle3": "t2d"}[method]
+    ours = {
+        "medusa": r"lm_heads\.2\.weight",
+        "eagle": r"layers\.0\.self_attn\.v_proj\.weight",
+        "eagle3": "t2d",
+    }[method]
     tensors = load_file(folder / "model.safetensors")
     for change, said in (
         (lambda t: t.pop(name), rf"lacks {ours}"),
         (lambda t: t.update(strange=torch.zeros(2)), "has strange, which"),
-        (lambda t: t.update({name: torch.zeros(3, dtype=t[name].dtype)}), rf"has {ours} of shape \[3\] where"),
+        (
+            lambda t: t.update({name: torch.zeros(3, dtype=t[name].dtype)}),
+            rf"has {ours} of shape \[3\] where",
+        ),
     ):
         save_file(tensors, folder / "model.safetensors")
         change_tensors(folder, change)
@@ -99,7 +120,8 @@ def test_a_missing_an_extra_and_a_misshaped_tensor_are_named(kept):
 
 @pytest.mark.parametrize("layers", [0, 1, 3])
 def test_a_file_of_two_blocks_does_not_load_with_another_number(tmp_path, layers):
-    """Heads whose number of residual layers differs between file and configuration were once loaded in silence."""
+    """Heads whose number of residual layers differs between file and configuration were once loaded
+    in silence."""
     target = view()
     save_head(tmp_path, fresh("medusa", target), target)
     change_config(tmp_path, num_hidden_layers=layers)
@@ -165,7 +187,9 @@ def test_swapped_draft_vocabularies_are_refused(tmp_path):
     change_tensors(tmp_path, lambda tensors: tensors.update(t2d=~tensors["t2d"]))
     with pytest.raises(UsageError, match="t2d names other ids than d2t"):
         load_head(tmp_path, target)
-    change_tensors(tmp_path, lambda tensors: tensors["d2t"].add_(torch.arange(VOCAB // 2).flip(0) * 2))
+    change_tensors(
+        tmp_path, lambda tensors: tensors["d2t"].add_(torch.arange(VOCAB // 2).flip(0) * 2)
+    )
     with pytest.raises(UsageError, match="not one to one"):
         load_head(tmp_path, target)
 
@@ -200,27 +224,39 @@ def test_medusa_as_published(tmp_path, pickle):
 
 @pytest.mark.parametrize("method", ["eagle", "eagle3"])
 def test_eagle_as_published(tmp_path, method):
-    """SafeAILab's files: one pickled state dict with the target's embedding in it, a Llama config beside it."""
+    """SafeAILab's files: one pickled state dict with the target's embedding in it, a Llama config
+    beside it."""
     target = view()
     head = fresh(method, target)
     published_eagle(tmp_path, head, target)
     loaded = load_head(tmp_path, target, method)
     assert torch.equal(loaded.fc.weight, head.fc.weight)
-    assert torch.equal(loaded.layers[0].self_attn.q_proj.weight, head.layers[0].self_attn.q_proj.weight)
+    assert torch.equal(
+        loaded.layers[0].self_attn.q_proj.weight, head.layers[0].self_attn.q_proj.weight
+    )
     with pytest.raises(UsageError, match=r"carries embed_tokens.weight of another target"):
         load_head(tmp_path, view(seed=5), method)
 
 
 PUBLISHED = {
     "medusa": ("medusa_lm_head.pt", "1.0.linear.weight", r"blocks\.1\.0\.linear\.weight"),
-    "eagle": ("pytorch_model.bin", "layers.0.mlp.up_proj.weight", r"layers\.0\.mlp\.up_proj\.weight"),
-    "eagle3": ("pytorch_model.bin", "midlayer.hidden_norm.weight", r"layers\.0\.hidden_norm\.weight"),
+    "eagle": (
+        "pytorch_model.bin",
+        "layers.0.mlp.up_proj.weight",
+        r"layers\.0\.mlp\.up_proj\.weight",
+    ),
+    "eagle3": (
+        "pytorch_model.bin",
+        "midlayer.hidden_norm.weight",
+        r"layers\.0\.hidden_norm\.weight",
+    ),
 }
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_what_is_wrong_with_a_published_file_is_named(tmp_path, method):
-    """A tensor missing, one too many, one of another shape, and a target of another width, in every published layout."""
+    """A tensor missing, one too many, one of another shape, and a target of another width, in every
+    published layout."""
     target = view()
     head = fresh(method, target)
     if method == "medusa":
@@ -241,13 +277,17 @@ def test_what_is_wrong_with_a_published_file_is_named(tmp_path, method):
     torch.save(whole, tmp_path / file)
     other = view(hidden_size=16)
     with pytest.raises(
-        UsageError, match=r"of shape \[\d+, 32\] where" if method == "medusa" else "is for a target of hidden size 32"
+        UsageError,
+        match=r"of shape \[\d+, 32\] where"
+        if method == "medusa"
+        else "is for a target of hidden size 32",
     ):
         load_head(tmp_path, other, method)
 
 
 def test_rows_that_only_pad_the_output_layer_are_cut(tmp_path):
-    """A head made for all rows of a target's output layer fits the target, whose tokenizer has fewer ids."""
+    """A head made for all rows of a target's output layer fits the target, whose tokenizer has
+    fewer ids."""
     target = view()
     head = fresh("medusa", target)
     save_head(tmp_path, head, target)
@@ -256,7 +296,9 @@ def test_rows_that_only_pad_the_output_layer_are_cut(tmp_path):
     loaded = load_head(tmp_path, narrower, "medusa")
     assert torch.equal(loaded.lm_heads[1].weight, head.lm_heads[1].weight[:-3])
     change_tensors(tmp_path, lambda t: t.update({"lm_heads.1.weight": torch.zeros(VOCAB + 1, 32)}))
-    with pytest.raises(UsageError, match=r"has lm_heads\.1\.weight of shape \[65, 32\] where \[61, 32\]"):
+    with pytest.raises(
+        UsageError, match=r"has lm_heads\.1\.weight of shape \[65, 32\] where \[61, 32\]"
+    ):
         load_head(tmp_path, narrower, "medusa")
 
 
@@ -271,7 +313,8 @@ def test_a_head_over_the_whole_vocabulary_may_leave_its_tables_out(tmp_path):
 
 @pytest.mark.parametrize("variant", ["norm_before_fc", "fc_norm", "norm_output"])
 def test_variants_that_compute_otherwise_are_refused(tmp_path, variant):
-    """`norm_output` adds no tensor, so only the configuration tells; run as if it were not there, the head drafts nonsense."""
+    """`norm_output` adds no tensor, so only the configuration tells; run as if it were not there,
+    the head drafts nonsense."""
     target = view()
     save_head(tmp_path, fresh("eagle3", target), target)
     change_config(tmp_path, **{variant: True})
@@ -289,7 +332,9 @@ def test_rotary_settings_come_from_the_target_and_are_kept(tmp_path):
     assert loaded.config.rope_parameters["rope_theta"] == 123.0
     x, places = torch.zeros(1, 1, 8), torch.tensor([[5]])
     assert torch.equal(loaded._rotary[0](x, places)[0], head._rotary[0](x, places)[0])
-    assert not torch.allclose(loaded._rotary[0](x, places)[0], fresh("eagle3", view())._rotary[0](x, places)[0])
+    assert not torch.allclose(
+        loaded._rotary[0](x, places)[0], fresh("eagle3", view())._rotary[0](x, places)[0]
+    )
 
 
 def test_a_folder_in_the_home_directory(tmp_path, monkeypatch):
@@ -364,10 +409,18 @@ def test_what_a_head_says_beside_its_layer_is_known_or_refused(tmp_path, method,
     ("method", "entries", "said"),
     [
         ("eagle", {"target_hidden_size": 7}, "says target_hidden_size 7, where"),
-        ("eagle", {"transformer_layer_architecture": "OtherLayer"}, "says transformer_layer_architecture 'OtherLayer'"),
+        (
+            "eagle",
+            {"transformer_layer_architecture": "OtherLayer"},
+            "says transformer_layer_architecture 'OtherLayer'",
+        ),
         ("eagle", {"norm_before_residual": True}, "says norm_before_residual of its head"),
         ("eagle3", {"target_hidden_size": 7}, "says target_hidden_size 7, where"),
-        ("eagle3", {"draft_vocab_size": VOCAB}, f"says draft_vocab_size {VOCAB}, where .* have {VOCAB // 2}"),
+        (
+            "eagle3",
+            {"draft_vocab_size": VOCAB},
+            f"says draft_vocab_size {VOCAB}, where .* have {VOCAB // 2}",
+        ),
         ("eagle3", {"fusion_bias": True}, "says fusion_bias of its head"),
         ("eagle3", {"embed_requires_grad": True, "enable_sp_ulysses": True}, None),
         ("medusa", {"hidden_size": 7}, "says hidden_size 7, where"),
@@ -378,7 +431,9 @@ def test_what_a_head_says_beside_its_layer_is_known_or_refused(tmp_path, method,
         ("medusa", {"medusa_fc_bias": False}, "says medusa_fc_bias False, where"),
     ],
 )
-def test_what_a_head_says_twice_agrees_with_its_tensors_and_its_target(tmp_path, method, entries, said):
+def test_what_a_head_says_twice_agrees_with_its_tensors_and_its_target(
+    tmp_path, method, entries, said
+):
     target = view()
     save_head(tmp_path, fresh(method, target), target)
     change_config(tmp_path, **entries)

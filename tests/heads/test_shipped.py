@@ -1,4 +1,5 @@
-"""A head that comes with the package is used for its own target when no model is named, and for no other."""
+"""A head that comes with the package is used for its own target when no model is named, and for no
+other."""
 
 from __future__ import annotations
 
@@ -31,13 +32,23 @@ def test_the_head_of_this_target_is_found(tmp_path, monkeypatch):
     assert shipped.shipped_head(view, "eagle3") == tmp_path / "one"
     assert shipped.shipped_head(view, "eagle") is None
     assert shipped.shipped_head(target_view(other), "eagle3") is None
-    decoder = SpeculativeDecoder(None, target, speculative_config={"method": "eagle3", "num_speculative_tokens": 2})
+    decoder = SpeculativeDecoder(
+        None, target, speculative_config={"method": "eagle3", "num_speculative_tokens": 2}
+    )
     result = decoder.generate([1, 2, 3], SamplingParams(max_tokens=8, temperature=0))
     assert any(record.draft_tokens for record in result.rounds)
-    assert result.token_ids == decoder.plain.generate([1, 2, 3], SamplingParams(max_tokens=8, temperature=0)).token_ids
-    with pytest.raises(UsageError, match="no head for method .eagle3. comes with the package for tiny"):
+    assert (
+        result.token_ids
+        == decoder.plain.generate([1, 2, 3], SamplingParams(max_tokens=8, temperature=0)).token_ids
+    )
+    with pytest.raises(
+        UsageError, match="no head for method .eagle3. comes with the package for tiny"
+    ):
         SpeculativeDecoder(None, other, speculative_config={"method": "eagle3"})
-    for model, possible, why in ((target, True, "comes with the package"), (other, None, "needs the folder")):
+    for model, possible, why in (
+        (target, True, "comes with the package"),
+        (other, None, "needs the folder"),
+    ):
         row = next(row for row in methods_possible(model) if row["method"] == "eagle3")
         assert row["possible"] is possible and why in row["why"]
 
@@ -54,12 +65,15 @@ def test_the_command_line_drafts_with_it_where_there_is_one(tmp_path, monkeypatc
 
 
 def test_the_file_that_is_shipped_is_whole_small_and_described():
-    """Read without its target, and without a network: which target it is for, what it drafts among, how large it is."""
+    """Read without its target, and without a network: which target it is for, what it drafts among,
+    how large it is."""
     (folder,) = [path for path in shipped.FOLDER.iterdir() if path.is_dir()]
     size = sum(file.stat().st_size for file in folder.iterdir())
     stored = read_layout(folder)
     assert size < 20_000_000 and stored.method == "eagle3"
-    assert stored.tensors["fc.weight"].dtype == torch.bfloat16 and stored.about_target["fingerprint"]
+    assert (
+        stored.tensors["fc.weight"].dtype == torch.bfloat16 and stored.about_target["fingerprint"]
+    )
     assert len(stored.tensors["d2t"]) == len(stored.tensors["lm_head.weight"]) == 8192
     page = (Path(__file__).parents[2] / "docs" / "default_head.md").read_text(encoding="utf-8")
     assert f"{size / 1e6:.1f} MB in bfloat16" in page and "8,192" in page

@@ -1,4 +1,5 @@
-"""`model.generate(custom_generate=draftproof.hf.generate)`: transformers' own tensor, its processors, its sampling."""
+"""`model.generate(custom_generate=draftproof.hf.generate)`: transformers' own tensor, its
+processors, its sampling."""
 
 from __future__ import annotations
 
@@ -55,7 +56,13 @@ def test_left_padded_rows_are_transformers_rows(model: Any, draft: Any, drafter:
     options = {"do_sample": False, "max_new_tokens": 24}
     free = model.generate(**prompts(2, 7, 15), **options)
     end = int(free[1, 15 + 5])  # one row ends early, the others go on or end elsewhere
-    expected, ours = both(model, prompts(2, 7, 15), draft if drafter == "draft" else drafter, eos_token_id=end, **options)
+    expected, ours = both(
+        model,
+        prompts(2, 7, 15),
+        draft if drafter == "draft" else drafter,
+        eos_token_id=end,
+        **options,
+    )
     assert torch.equal(ours, expected)
     assert (ours[1, 21:] == PAD).all() and ours.shape[1] > 21
 
@@ -71,11 +78,15 @@ def test_an_end_token_inside_a_block_ends_the_row(model: Any, place: int) -> Non
     inputs = prompts(6)
     free = model.generate(**inputs, do_sample=False, max_new_tokens=12)
     ends = [int(free[0, 6 + place]), 63]
-    expected, ours = both(model, inputs, model, do_sample=False, max_new_tokens=12, eos_token_id=ends)
+    expected, ours = both(
+        model, inputs, model, do_sample=False, max_new_tokens=12, eos_token_id=ends
+    )
     assert torch.equal(ours, expected)
 
 
-@pytest.mark.parametrize("limit", [{"max_new_tokens": 1}, {"max_new_tokens": 3}, {"max_length": 10}])
+@pytest.mark.parametrize(
+    "limit", [{"max_new_tokens": 1}, {"max_new_tokens": 3}, {"max_length": 10}]
+)
 def test_limits(model: Any, limit: dict[str, int]) -> None:
     expected, ours = both(model, prompts(6), model, do_sample=False, **limit)
     assert torch.equal(ours, expected)
@@ -89,7 +100,9 @@ class Push(lp.LogitsProcessor):
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         lucky = input_ids.sum(dim=1) % scores.shape[-1]
-        return scores.scatter_add(1, lucky[:, None], torch.full((len(scores), 1), 3.0, dtype=scores.dtype))
+        return scores.scatter_add(
+            1, lucky[:, None], torch.full((len(scores), 1), 3.0, dtype=scores.dtype)
+        )
 
 
 def one_of_three(batch: int, ids: torch.Tensor) -> list[int]:
@@ -102,13 +115,19 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "no_repeat_ngram_size": {"no_repeat_ngram_size": 2},
     "bad_words_ids": {"bad_words_ids": [[9], [4, 5], [11, 3]]},
     "sequence_bias of one token": {"sequence_bias": [[[3], 4.0], [[5], -4.0]]},
-    "sequence_bias of two tokens": {"sequence_bias": [[[3], 4.0], [[3, 3], -9.0]], "repetition_penalty": 1.3},
+    "sequence_bias of two tokens": {
+        "sequence_bias": [[[3], 4.0], [[3, 3], -9.0]],
+        "repetition_penalty": 1.3,
+    },
     "min_new_tokens": {"min_new_tokens": 9, "eos_token_id": [END, 3, 40, 41, 42]},
     "min_length": {"min_length": 18, "eos_token_id": [END, 3, 40, 41, 42]},
     "suppress_tokens": {"suppress_tokens": [1, 2, 3, 4, 40]},
     "begin_suppress_tokens": {"begin_suppress_tokens": list(range(5, 60))},
     "forced_eos_token_id": {"forced_eos_token_id": END, "eos_token_id": END},
-    "exponential_decay_length_penalty": {"exponential_decay_length_penalty": (3, 1.5), "eos_token_id": END},
+    "exponential_decay_length_penalty": {
+        "exponential_decay_length_penalty": (3, 1.5),
+        "eos_token_id": END,
+    },
     "remove_invalid_values": {"remove_invalid_values": True, "renormalize_logits": True},
     "prefix_allowed_tokens_fn": {"prefix_allowed_tokens_fn": one_of_three},
     "own processor": {"logits_processor": LogitsProcessorList([Push()])},
@@ -116,7 +135,9 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "repetition_penalty": 1.7,
         "logits_processor": LogitsProcessorList([lp.RepetitionPenaltyLogitsProcessor(1.2)]),
     },
-    "own warper": {"logits_processor": LogitsProcessorList([lp.TemperatureLogitsWarper(0.5), Push()])},
+    "own warper": {
+        "logits_processor": LogitsProcessorList([lp.TemperatureLogitsWarper(0.5), Push()])
+    },
     "many": {
         "repetition_penalty": 1.2,
         "bad_words_ids": [[9]],
@@ -139,9 +160,13 @@ WARPERS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", CONFIGS)
 @pytest.mark.parametrize("lengths", [(6,), (2, 9)], ids=["one", "padded"])
-def test_processors_act_once_and_on_every_drafted_position(model: Any, draft: Any, name: str, lengths: tuple[int, ...]) -> None:
+def test_processors_act_once_and_on_every_drafted_position(
+    model: Any, draft: Any, name: str, lengths: tuple[int, ...]
+) -> None:
     for drafter in ("ngram", draft):
-        expected, ours = both(model, prompts(*lengths), drafter, do_sample=False, max_new_tokens=20, **CONFIGS[name])
+        expected, ours = both(
+            model, prompts(*lengths), drafter, do_sample=False, max_new_tokens=20, **CONFIGS[name]
+        )
         assert torch.equal(ours, expected)
 
 
@@ -169,24 +194,57 @@ def test_the_law_is_the_one_transformers_would_sample_from(
     chosen = torch.Generator().manual_seed(1)
     batch = rows(ids, given)
     for drafted in ((), (3,), (3, 9, 4)):
-        extended = torch.cat([ids, torch.tensor([list(drafted)] * len(ids), dtype=torch.long).reshape(len(ids), -1)], dim=1)
+        extended = torch.cat(
+            [ids, torch.tensor([list(drafted)] * len(ids), dtype=torch.long).reshape(len(ids), -1)],
+            dim=1,
+        )
         logits = 3 * torch.randn(len(ids), tiny.VOCAB, generator=chosen)
         expected = processors(extended, logits.clone()).softmax(-1)
         for number, row in enumerate(batch):
             eos = eos_token_ids(given["stopping_criteria"], tiny.VOCAB)
-            params = row_params(processors, row, number, samples=1, greedy=False, max_tokens=20, eos=set(eos), seed=0)
-            pipeline = LawPipeline(params, num_prompt_tokens=len(row.prompt), vocab_size=tiny.VOCAB, eos_token_ids=eos)
+            params = row_params(
+                processors,
+                row,
+                number,
+                samples=1,
+                greedy=False,
+                max_tokens=20,
+                eos=set(eos),
+                seed=0,
+            )
+            pipeline = LawPipeline(
+                params, num_prompt_tokens=len(row.prompt), vocab_size=tiny.VOCAB, eos_token_ids=eos
+            )
             law = pipeline.law(logits[number], list(row.prompt), drafted)
-            torch.testing.assert_close(torch.as_tensor(law, dtype=torch.float32), expected[number], rtol=0, atol=2e-6)
+            torch.testing.assert_close(
+                torch.as_tensor(law, dtype=torch.float32), expected[number], rtol=0, atol=2e-6
+            )
 
 
 def test_common_parameters_become_fields_that_drafters_can_heed(model: Any) -> None:
-    options = {"do_sample": True, "max_new_tokens": 20, "suppress_tokens": [9], "repetition_penalty": 1.1, "temperature": 0.7}
+    options = {
+        "do_sample": True,
+        "max_new_tokens": 20,
+        "suppress_tokens": [9],
+        "repetition_penalty": 1.1,
+        "temperature": 0.7,
+    }
     given = handed_over(model, prompts(5), top_p=0.9, **options)
     (row,) = rows(given["input_ids"], given)
-    params = row_params(given["logits_processor"], row, 0, samples=1, greedy=False, max_tokens=20, eos=set(), seed=0)
-    assert (params.suppress_tokens, params.repetition_penalty, params.temperature) == ((9,), 1.1, 0.7)
-    assert (params.top_k, params.top_p, params.logits_processors, params.logits_warpers) == (50, 0.9, (), ())
+    params = row_params(
+        given["logits_processor"], row, 0, samples=1, greedy=False, max_tokens=20, eos=set(), seed=0
+    )
+    assert (params.suppress_tokens, params.repetition_penalty, params.temperature) == (
+        (9,),
+        1.1,
+        0.7,
+    )
+    assert (params.top_k, params.top_p, params.logits_processors, params.logits_warpers) == (
+        50,
+        0.9,
+        (),
+        (),
+    )
 
 
 # Sampling.
@@ -195,8 +253,15 @@ def test_common_parameters_become_fields_that_drafters_can_heed(model: Any) -> N
 def test_torchs_seed_replays_a_call(model: Any, draft: Any) -> None:
     def run(seed: int) -> torch.Tensor:
         torch.manual_seed(seed)
-        options = {"do_sample": True, "top_k": 0, "max_new_tokens": 16, "custom_generate": draftproof.hf.generate}
-        return torch.stack([model.generate(**prompts(5), drafter=draft, **options) for _ in range(2)])
+        options = {
+            "do_sample": True,
+            "top_k": 0,
+            "max_new_tokens": 16,
+            "custom_generate": draftproof.hf.generate,
+        }
+        return torch.stack(
+            [model.generate(**prompts(5), drafter=draft, **options) for _ in range(2)]
+        )
 
     first = run(1)
     assert torch.equal(run(1), first)
@@ -212,13 +277,22 @@ def test_greedy_leaves_torchs_generator_alone(model: Any) -> None:
 
 
 def test_sampled_tokens_follow_the_targets_law(model: Any, draft: Any) -> None:
-    """300 first tokens against the exact law: chi-square over the six that top-k leaves, false alarm 1e-5."""
+    """300 first tokens against the exact law: chi-square over the six that top-k leaves, false
+    alarm 1e-5."""
     from scipy.stats import chisquare
 
     inputs, count = prompts(5), 300
     torch.manual_seed(0)
-    options = {"do_sample": True, "top_k": 6, "temperature": 3.0, "max_new_tokens": 2, "num_return_sequences": count}
-    ours = model.generate(**inputs, custom_generate=draftproof.hf.generate, drafter=draft, **options)
+    options = {
+        "do_sample": True,
+        "top_k": 6,
+        "temperature": 3.0,
+        "max_new_tokens": 2,
+        "num_return_sequences": count,
+    }
+    ours = model.generate(
+        **inputs, custom_generate=draftproof.hf.generate, drafter=draft, **options
+    )
     assert ours.shape == (count, 7) and (ours[:, :5] == inputs["input_ids"]).all()
     with torch.no_grad():
         best = (model(**inputs).logits[0, -1].double() / 3.0).topk(6)

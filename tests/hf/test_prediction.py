@@ -28,4 +28,6 @@ def test_greedy_is_transformers_greedy_in_fewer_passes(model: Any) -> None:
 
 def test_refused_where_nothing_reads_it(model: Any) -> None:
     with pytest.raises(UsageError, match="a prediction is read by method 'prediction'"):
-        model.generate(**prompts(3), max_new_tokens=4, custom_generate=draftproof.hf.generate, prediction=[1])
+        model.generate(
+            **prompts(3), max_new_tokens=4, custom_generate=draftproof.hf.generate, prediction=[1]
+        )

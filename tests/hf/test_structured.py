@@ -25,7 +25,10 @@ class Letters:
         self.tokens[1], self.tokens[2] = b"a", b"b"
 
     def __call__(self, text: Any) -> list[int]:
-        return [{"a": 1, "b": 2}[letter] for letter in (text.decode() if isinstance(text, bytes) else text)]
+        return [
+            {"a": 1, "b": 2}[letter]
+            for letter in (text.decode() if isinstance(text, bytes) else text)
+        ]
 
 
 @pytest.mark.parametrize("drafter", ["ngram", "none"])
@@ -33,7 +36,9 @@ def test_every_row_keeps_to_the_grammar(model: Any, drafter: str) -> None:
     torch.manual_seed(0)
     eos = 3
     letters = Letters(model.config.vocab_size, eos)
-    asked = dict(do_sample=True, num_return_sequences=3, max_new_tokens=6, eos_token_id=eos, pad_token_id=eos)
+    asked = dict(
+        do_sample=True, num_return_sequences=3, max_new_tokens=6, eos_token_id=eos, pad_token_id=eos
+    )
     inputs = prompts(3)
     found = model.generate(
         **inputs,
@@ -43,10 +48,18 @@ def test_every_row_keeps_to_the_grammar(model: Any, drafter: str) -> None:
         structured_outputs=CHOICE,
         target_tokenizer=letters,
     )
-    texts = [[token for token in row if token != eos] for row in found[:, inputs["input_ids"].shape[1] :].tolist()]
+    texts = [
+        [token for token in row if token != eos]
+        for row in found[:, inputs["input_ids"].shape[1] :].tolist()
+    ]
     assert len(texts) >= 3 and all(text in ([1, 1, 2], [2, 1]) for text in texts)
 
 
 def test_it_needs_the_tokenizer(model: Any) -> None:
     with pytest.raises(UsageError, match="structured_outputs needs target_tokenizer"):
-        model.generate(**prompts(3), max_new_tokens=4, custom_generate=draftproof.hf.generate, structured_outputs=CHOICE)
+        model.generate(
+            **prompts(3),
+            max_new_tokens=4,
+            custom_generate=draftproof.hf.generate,
+            structured_outputs=CHOICE,
+        )

@@ -1,4 +1,5 @@
-"""The lab as a learner meets it, in processes of their own: the reference, the starter, wrong solutions in a copy."""
+"""The lab as a learner meets it, in processes of their own: the reference, the starter, wrong
+solutions in a copy."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ from draftproof.experiments.toy import PREFIX, chain_draft, chain_law, chain_tar
 
 ROOT = Path(__file__).parents[2]
 LAB = ROOT / "labs" / "14_speculative_decoding"
-STRETCH = sorted(path.name for path in (LAB / "stretch").iterdir() if (path / "starter.py").exists())
+STRETCH = sorted(
+    path.name for path in (LAB / "stretch").iterdir() if (path / "starter.py").exists()
+)
 NAMES = (
     "test_output_distribution_is_exactly_the_target",
     "test_tokens_per_step_matches_theory",
@@ -32,7 +35,9 @@ NAMES = (
 def pytest_in_a_process(*arguments: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200", "PYTEST_ADDOPTS": ""}
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-v", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, check=False)
+    return subprocess.run(
+        command, capture_output=True, text=True, cwd=folder, env=environment, check=False
+    )
 
 
 def load(path: Path) -> ModuleType:
@@ -52,15 +57,22 @@ def test_the_reference_passes_three_tests_named_as_documented() -> None:
 def test_the_starter_fails_and_says_what_to_do() -> None:
     run = pytest_in_a_process("labs/14_speculative_decoding")
     assert run.returncode == 1 and "3 failed" in run.stdout
-    assert "not written yet: speculative_step is still to be written: README.md, part 2" in run.stdout
+    assert (
+        "not written yet: speculative_step is still to be written: README.md, part 2" in run.stdout
+    )
     assert "not written yet: expected_tokens is still to be written" in run.stdout
     assert "Traceback" not in run.stdout and "NotImplementedError" not in run.stdout
 
 
 def test_the_lab_needs_no_plugin_and_no_setting_of_the_project() -> None:
-    """With the plugins that the project's settings ask for switched off, as for a learner who installed pytest alone."""
+    """With the plugins that the project's settings ask for switched off, as for a learner who
+    installed pytest alone."""
     run = pytest_in_a_process("labs/14_speculative_decoding", "-p", "no:timeout", "-p", "no:xdist")
-    assert run.returncode == 1 and "3 failed" in run.stdout and "INTERNALERROR" not in run.stdout + run.stderr
+    assert (
+        run.returncode == 1
+        and "3 failed" in run.stdout
+        and "INTERNALERROR" not in run.stdout + run.stderr
+    )
 
 
 def test_the_default_test_paths_leave_the_lab_out(pytestconfig: pytest.Config) -> None:
@@ -77,7 +89,14 @@ def test_stretch_references_pass() -> None:
 def test_stretch_starters_fail_and_say_what_to_do() -> None:
     run = pytest_in_a_process("labs/14_speculative_decoding/stretch")
     assert run.returncode == 1 and " passed" not in run.stdout
-    for sentence in ("draft_tree", "tree_step", "prompt_lookup", "lookup_step", "AdaptiveLength", "train_head"):
+    for sentence in (
+        "draft_tree",
+        "tree_step",
+        "prompt_lookup",
+        "lookup_step",
+        "AdaptiveLength",
+        "train_head",
+    ):
         assert f"{sentence} is still to be written" in run.stdout
 
 
@@ -86,14 +105,26 @@ def test_all_stretch_tasks_are_there() -> None:
 
 
 MISTAKES = {
-    "residual = np.maximum(p - q, 0.0)": ("residual = p", NAMES[0], "draw the replacement from p; draw it from the normalised"),
+    "residual = np.maximum(p - q, 0.0)": (
+        "residual = p",
+        NAMES[0],
+        "draw the replacement from p; draw it from the normalised",
+    ),
     "p = p_fn(prefix + tuple(drafts))\n": (
         "if drafts:\n        return drafts\n    p = p_fn(prefix)\n",
         NAMES[1],
         "the bonus token is missing",
     ),
-    "if alpha == 1.0:": ("if alpha == 2.0:", NAMES[2], "is k + 1 = 6 there: return that before dividing"),
-    "rng.random() <": ("np.random.random() <", NAMES[0], "draw every random number from the rng you are given"),
+    "if alpha == 1.0:": (
+        "if alpha == 2.0:",
+        NAMES[2],
+        "is k + 1 = 6 there: return that before dividing",
+    ),
+    "rng.random() <": (
+        "np.random.random() <",
+        NAMES[0],
+        "draw every random number from the rng you are given",
+    ),
     "left = residual / residual.sum() if residual.sum() > 0 else p": (
         "left = residual",
         NAMES[0],
@@ -129,7 +160,10 @@ DRAWS = {
 ELSEWHERE = {
     "np.random": ("np.random.choice", "np.random.random"),
     "a fresh generator": ("np.random.default_rng().choice", "np.random.default_rng().random"),
-    "Python's random": ("(lambda n, p: __import__('random').choices(range(n), p)[0])", "__import__('random').random"),
+    "Python's random": (
+        "(lambda n, p: __import__('random').choices(range(n), p)[0])",
+        "__import__('random').random",
+    ),
 }
 
 
@@ -138,7 +172,10 @@ def changed(file: Path, line: str, source: str) -> SimpleNamespace:
     code, (choice, coin) = file.read_text(encoding="utf-8"), ELSEWHERE[source]
     assert line in code
     functions: dict[str, Any] = {"__name__": "changed"}
-    exec(code.replace(line, line.replace("rng.choice", choice).replace("rng.random", coin)), functions)
+    exec(
+        code.replace(line, line.replace("rng.choice", choice).replace("rng.random", coin)),
+        functions,
+    )
     return SimpleNamespace(**functions)
 
 
@@ -157,14 +194,18 @@ def test_a_stretch_task_that_draws_elsewhere_is_told(task: str, source: str) -> 
     folder = LAB / "stretch" / task
     for line in ("rng.random()", "rng.choice("):
         lab = changed(folder / "solution.py", line, source)
-        with pytest.raises(AssertionError, match="draw every random number from the rng you are given"):
+        with pytest.raises(
+            AssertionError, match="draw every random number from the rng you are given"
+        ):
             test = load(folder / f"test_{task}.py").test_output_distribution_is_exactly_the_target
             test(lab, load(LAB / "diagnosis.py"))
 
 
 def test_the_reference_always_repeats_itself() -> None:
     """However the other generators of the process stand."""
-    check, reference, diagnosis = (load(LAB / f"{name}.py") for name in ("test_speculative", "solution", "diagnosis"))
+    check, reference, diagnosis = (
+        load(LAB / f"{name}.py") for name in ("test_speculative", "solution", "diagnosis")
+    )
     for seed in range(20):
         np.random.seed(seed)  # noqa: NPY002 (the generator a learner should not use)
         random.seed(seed)
@@ -192,7 +233,9 @@ def test_other_laws_and_means_get_advice() -> None:
     diagnosis = load(LAB / "diagnosis.py")
     assert "no fault this file knows" in diagnosis.hint_for_law(np.full((3, 3), 1 / 9))
     assert "bonus token is missing" in diagnosis.hint_for_mean(2.95)
-    assert "too long" in diagnosis.hint_for_mean(5.0) and "too short" in diagnosis.hint_for_mean(1.2)
+    assert "too long" in diagnosis.hint_for_mean(5.0) and "too short" in diagnosis.hint_for_mean(
+        1.2
+    )
 
 
 def test_a_division_by_zero_is_told_apart_from_a_wrong_denominator() -> None:

@@ -1,4 +1,5 @@
-"""A folder with a PEFT adapter stands for its base model with the adapter merged; what cannot be merged is refused by name."""
+"""A folder with a PEFT adapter stands for its base model with the adapter merged; what cannot be
+merged is refused by name."""
 
 from __future__ import annotations
 
@@ -44,8 +45,16 @@ def adapter_folder(tmp_path, base, **settings):
     """A LoRA adapter of rank 2 on every query projection, in PEFT's file format."""
     folder = tmp_path / "adapter"
     folder.mkdir()
-    config = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": 2, "lora_alpha": 4, "target_modules": ["q_proj"]}
-    (folder / "adapter_config.json").write_text(json.dumps({**config, "base_model_name_or_path": str(base), **settings}))
+    config = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "r": 2,
+        "lora_alpha": 4,
+        "target_modules": ["q_proj"],
+    }
+    (folder / "adapter_config.json").write_text(
+        json.dumps({**config, "base_model_name_or_path": str(base), **settings})
+    )
     generator = torch.Generator().manual_seed(3)
     tensors = {}
     for layer in range(2):
@@ -106,7 +115,9 @@ def test_the_base_is_loaded_and_the_adapter_merged(tmp_path, base, fake_peft):
     assert not torch.allclose(expected, fresh_logits(llama(), [1, 2, 3]))
 
 
-def test_an_adapters_own_tokenizer_goes_first_and_more_tokens_make_room(tmp_path, base, monkeypatch):
+def test_an_adapters_own_tokenizer_goes_first_and_more_tokens_make_room(
+    tmp_path, base, monkeypatch
+):
     folder, _ = adapter_folder(tmp_path, base)
     word_tokenizer(70).save_pretrained(folder)
     seen = []
@@ -140,7 +151,10 @@ def test_without_peft_the_install_line(tmp_path, base, monkeypatch):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"peft_type": "PREFIX_TUNING"}, "PREFIX_TUNING adapter, which puts learned tokens before the text"),
+        (
+            {"peft_type": "PREFIX_TUNING"},
+            "PREFIX_TUNING adapter, which puts learned tokens before the text",
+        ),
         ({"peft_type": "PROMPT_TUNING"}, "PROMPT_TUNING adapter"),
         ({"alora_invocation_tokens": [1, 2]}, "activated LoRA"),
     ],
@@ -157,54 +171,91 @@ def test_an_adapter_of_nothing_is_refused(tmp_path):
         load_model(folder)
 
 
-@pytest.mark.filterwarnings("ignore::FutureWarning")  # peft calls what transformers is about to rename
+@pytest.mark.filterwarnings(
+    "ignore::FutureWarning"
+)  # peft calls what transformers is about to rename
 def test_peft_itself_gives_the_same(tmp_path, base):
     pytest.importorskip("peft", reason="the extra `adapters` is not installed")
     folder, tensors = adapter_folder(tmp_path, base)
     model = load_model(folder, device="cpu")
     torch.testing.assert_close(
-        fresh_logits(model.module, [1, 2, 3]), fresh_logits(merged_by_hand(tensors), [1, 2, 3]), rtol=0, atol=1e-4
+        fresh_logits(model.module, [1, 2, 3]),
+        fresh_logits(merged_by_hand(tensors), [1, 2, 3]),
+        rtol=0,
+        atol=1e-4,
     )
 
 
 KINDS = {
-    "lora": ("LoraConfig", {"r": 2, "target_modules": ["q_proj", "down_proj"], "init_lora_weights": False}),
-    "dora": ("LoraConfig", {"r": 2, "target_modules": ["q_proj"], "use_dora": True, "init_lora_weights": False}),
+    "lora": (
+        "LoraConfig",
+        {"r": 2, "target_modules": ["q_proj", "down_proj"], "init_lora_weights": False},
+    ),
+    "dora": (
+        "LoraConfig",
+        {"r": 2, "target_modules": ["q_proj"], "use_dora": True, "init_lora_weights": False},
+    ),
     "a whole head": (
         "LoraConfig",
-        {"r": 2, "target_modules": ["q_proj"], "modules_to_save": ["lm_head"], "init_lora_weights": False},
+        {
+            "r": 2,
+            "target_modules": ["q_proj"],
+            "modules_to_save": ["lm_head"],
+            "init_lora_weights": False,
+        },
     ),
-    "embeddings": ("LoraConfig", {"r": 2, "target_modules": ["embed_tokens"], "init_lora_weights": False}),
+    "embeddings": (
+        "LoraConfig",
+        {"r": 2, "target_modules": ["embed_tokens"], "init_lora_weights": False},
+    ),
     "ia3": (
         "IA3Config",
-        {"target_modules": ["k_proj", "down_proj"], "feedforward_modules": ["down_proj"], "init_ia3_weights": False},
+        {
+            "target_modules": ["k_proj", "down_proj"],
+            "feedforward_modules": ["down_proj"],
+            "init_ia3_weights": False,
+        },
     ),
     "loha": ("LoHaConfig", {"r": 2, "target_modules": ["q_proj"], "init_weights": False}),
 }
 
 
-@pytest.mark.filterwarnings("ignore::FutureWarning")  # peft calls what transformers is about to rename
+@pytest.mark.filterwarnings(
+    "ignore::FutureWarning"
+)  # peft calls what transformers is about to rename
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_peft_saves_is_loaded_and_its_base_can_draft_for_it(tmp_path, base, kind):
-    """The logits are those of peft's own, unmerged; greedily drafted by the base, the text is plain decoding's."""
+    """The logits are those of peft's own, unmerged; greedily drafted by the base, the text is plain
+    decoding's."""
     peft = pytest.importorskip("peft", reason="the extra `adapters` is not installed")
     name, settings = KINDS[kind]
     torch.manual_seed(2)
-    adapted = peft.get_peft_model(AutoModelForCausalLM.from_pretrained(base), getattr(peft, name)(**settings)).eval()
+    adapted = peft.get_peft_model(
+        AutoModelForCausalLM.from_pretrained(base), getattr(peft, name)(**settings)
+    ).eval()
     adapted.save_pretrained(tmp_path / "adapter", save_embedding_layers=kind == "embeddings")
     model = load_model(tmp_path / "adapter", device="cpu")
     with torch.no_grad():
         expected = adapted(torch.tensor([[1, 2, 3]])).logits[0]
     live = HFModel(adapted)
-    torch.testing.assert_close(extend(Step(live.open(), [1, 2, 3])).logits, expected, rtol=0, atol=1e-4)
+    torch.testing.assert_close(
+        extend(Step(live.open(), [1, 2, 3])).logits, expected, rtol=0, atol=1e-4
+    )
     torch.testing.assert_close(fresh_logits(model.module, [1, 2, 3]), expected, rtol=0, atol=1e-4)
     assert not torch.allclose(expected, fresh_logits(llama(), [1, 2, 3]), atol=0.1)
-    decoder = SpeculativeDecoder(load_model(base, device="cpu"), model, speculative_config={"num_speculative_tokens": 3})
+    decoder = SpeculativeDecoder(
+        load_model(base, device="cpu"), model, speculative_config={"num_speculative_tokens": 3}
+    )
     params = SamplingParams(temperature=0, max_tokens=16)
-    assert decoder.generate([1, 2, 3], params).token_ids == decoder.plain.generate([1, 2, 3], params).token_ids
+    assert (
+        decoder.generate([1, 2, 3], params).token_ids
+        == decoder.plain.generate([1, 2, 3], params).token_ids
+    )
 
 
-@pytest.mark.filterwarnings("ignore::FutureWarning")  # peft calls what transformers is about to rename
+@pytest.mark.filterwarnings(
+    "ignore::FutureWarning"
+)  # peft calls what transformers is about to rename
 def test_a_live_module_with_learned_tokens_is_refused():
     peft = pytest.importorskip("peft", reason="the extra `adapters` is not installed")
     settings = peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3)
@@ -213,10 +264,14 @@ def test_a_live_module_with_learned_tokens_is_refused():
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what torch.compile imports
-@pytest.mark.parametrize("wrap", [torch.compile, torch.nn.DataParallel], ids=["compile", "DataParallel"])
+@pytest.mark.parametrize(
+    "wrap", [torch.compile, torch.nn.DataParallel], ids=["compile", "DataParallel"]
+)
 def test_a_wrapped_module_is_read_as_the_module_inside(wrap):
     module = llama()
-    decoder = SpeculativeDecoder(wrap(llama(seed=1)), wrap(module), speculative_config={"num_speculative_tokens": 3})
+    decoder = SpeculativeDecoder(
+        wrap(llama(seed=1)), wrap(module), speculative_config={"num_speculative_tokens": 3}
+    )
     params = SamplingParams(temperature=0, max_tokens=12)
     assert decoder.target.module is module
     wanted = SpeculativeDecoder(None, module).plain.generate([1, 2, 3], params)

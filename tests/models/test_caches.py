@@ -1,4 +1,5 @@
-"""Every kind of layer cache keeps one contract: whatever the order of steps, logits are those of a fresh forward."""
+"""Every kind of layer cache keeps one contract: whatever the order of steps, logits are those of a
+fresh forward."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ def model_of(name: str) -> HFModel:
 
 @st.composite
 def actions(draw: st.DrawFn, trees: bool) -> list[tuple]:
-    """extend (tokens), tree (tokens, parents, kept node), keep (how much of a chain) or rollback (a share of the length)."""
+    """extend (tokens), tree (tokens, parents, kept node), keep (how much of a chain) or rollback (a
+    share of the length)."""
     kinds = ["extend", "extend", "keep", "rollback"] + ["tree"] * 2 * trees
     found: list[tuple] = []
     for kind in draw(st.lists(st.sampled_from(kinds), min_size=2, max_size=9)):
@@ -61,7 +63,12 @@ def path_to(parents: list[int], node: int) -> list[int]:
 
 
 def expect_fresh(
-    model: HFModel, logits: torch.Tensor, before: list[int], tokens: list[int], parents: list[int] | None, atol: float
+    model: HFModel,
+    logits: torch.Tensor,
+    before: list[int],
+    tokens: list[int],
+    parents: list[int] | None,
+    atol: float,
 ):
     if parents is None:
         expected = fresh_logits(model.module, before + tokens)[len(before) :]
@@ -107,12 +114,16 @@ def test_what_a_family_is_said_to_do(name):
     sessions = [model.open(), model.open()]
     forwards = []
     handle = model.module.register_forward_pre_hook(lambda *_: forwards.append(1))
-    outputs = model.extend_many([Step(sessions[0], [1, 2, 3], rows=[2]), Step(sessions[1], [4, 5], rows=[1])])
+    outputs = model.extend_many(
+        [Step(sessions[0], [1, 2, 3], rows=[2]), Step(sessions[1], [4, 5], rows=[1])]
+    )
     handle.remove()
     assert (len(forwards) == 1) == family.shares
     for tokens, output in zip(([1, 2, 3], [4, 5]), outputs, strict=True):
         expected = fresh_logits(model.module, tokens)[-1]
-        torch.testing.assert_close(output.logits[0].double(), expected.double(), rtol=0, atol=family.tolerance)
+        torch.testing.assert_close(
+            output.logits[0].double(), expected.double(), rtol=0, atol=family.tolerance
+        )
     if not family.trees:
         with pytest.raises(UsageError, match="chains only: parents must follow each other"):
             extend(Step(sessions[0], [1, 2], parents=[-1, -1]))
@@ -121,9 +132,11 @@ def test_what_a_family_is_said_to_do(name):
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_sessions_that_take_turns_do_not_disturb_each_other(name):
-    """Shared or one after another, past the window, with drafts rejected in between and a row that joins late."""
+    """Shared or one after another, past the window, with drafts rejected in between and a row that
+    joins late."""
     model, family = model_of(name), FAMILIES[name]
-    sessions, texts = [model.open() for _ in range(3)], [[1], [2, 3, 4, 5, 6, 7, 8, 9, 10, 11], [12, 13]]
+    sessions = [model.open() for _ in range(3)]
+    texts = [[1], [2, 3, 4, 5, 6, 7, 8, 9, 10, 11], [12, 13]]
     model.extend_many([Step(s, t) for s, t in zip(sessions[:2], texts[:2], strict=True)])
     extend(Step(sessions[2], texts[2]))
     for turn in range(5):
@@ -139,7 +152,8 @@ def test_sessions_that_take_turns_do_not_disturb_each_other(name):
 
 @pytest.mark.parametrize("name", [name for name, family in FAMILIES.items() if family.window])
 def test_memory_of_a_window_is_bounded_by_window_and_nodes(name):
-    """Prompts longer than the window, rounds of 5 tokens of which some are rejected: window + nodes + 1 entries at most."""
+    """Prompts longer than the window, rounds of 5 tokens of which some are rejected: window + nodes
+    + 1 entries at most."""
     model = HFModel(FAMILIES[name].make(torch.float64))
     session = model.open()
     extend(Step(session, list(range(40)), rows=[39]))
@@ -213,7 +227,9 @@ def test_a_failed_pass_leaves_the_session_as_it_was(name):
             extend(step)
         assert list(session.tokens) == list(range(20))
     handle.remove()
-    expect_fresh(model, extend(Step(session, [9, 8])).logits, list(range(20)), [9, 8], None, family.tolerance)
+    expect_fresh(
+        model, extend(Step(session, [9, 8])).logits, list(range(20)), [9, 8], None, family.tolerance
+    )
 
 
 def test_a_rejected_draft_that_overflowed_leaves_no_trace_in_a_window():
@@ -225,13 +241,16 @@ def test_a_rejected_draft_that_overflowed_leaves_no_trace_in_a_window():
     part = session.cache.parts[0]
     with torch.inference_mode():
         for layer in part.layers.values():
-            layer.keys[:, :, part.places(21, 23)] = layer.values[:, :, part.places(21, 23)] = torch.nan
+            layer.keys[:, :, part.places(21, 23)] = layer.values[:, :, part.places(21, 23)] = (
+                torch.nan
+            )
     session.rollback(21)
     expect_fresh(model, extend(Step(session, [7])).logits, [*range(20), 1], [7], None, 1e-9)
 
 
 def test_how_models_go_on():
-    """Layers that ignore their state in passes over several tokens are found, and then read one token a pass."""
+    """Layers that ignore their state in passes over several tokens are found, and then read one
+    token a pass."""
     assert model_of("mamba").continuing is model_of("jamba").continuing is Continuing.TOKEN_BY_TOKEN
     for name in ("mamba2", "qwen3_next", "lfm2", "falcon_h1", "bamba"):
         assert model_of(name).continuing is Continuing.WITH_STATES
@@ -239,8 +258,12 @@ def test_how_models_go_on():
 
 
 def test_a_window_wider_than_the_context_is_full_attention():
-    assert [str(kind) for kind in HFModel(mistral(sliding_window=128)).layer_kinds] == ["full attention"] * 2
-    assert [str(kind) for kind in HFModel(mistral(), max_length=WINDOW).layer_kinds] == ["full attention"] * 2
+    assert [str(kind) for kind in HFModel(mistral(sliding_window=128)).layer_kinds] == [
+        "full attention"
+    ] * 2
+    assert [str(kind) for kind in HFModel(mistral(), max_length=WINDOW).layer_kinds] == [
+        "full attention"
+    ] * 2
     kinds = [str(kind) for kind in HFModel(gemma3(torch.float32)).layer_kinds]
     assert kinds == [f"sliding window of {WINDOW}", "full attention"]
 
@@ -272,7 +295,9 @@ def test_a_fork_goes_its_own_way(name):
         new = [30 + one.length, 7, 7]
         expect_fresh(model, extend(Step(one, new)).logits, before, new, None, family.tolerance)
     session.close()
-    expect_fresh(model, extend(Step(fork, [5])).logits, [*range(15), 45, 7, 7], [5], None, family.tolerance)
+    expect_fresh(
+        model, extend(Step(fork, [5])).logits, [*range(15), 45, 7, 7], [5], None, family.tolerance
+    )
     with pytest.raises(UsageError, match="cannot fork at 40 tokens: the session holds 19"):
         fork.fork(40)
 
@@ -304,9 +329,15 @@ def test_what_a_session_takes_was_foretold(name):
     for part in session.cache.parts:
         for layer in part.layers.values():
             kinds = [layer.keys, layer.values] if part.name != "recurrent state" else []
-            states = [*layer.conv_states.values(), *layer.recurrent_states.values()] if part.name == "recurrent state" else []
+            states = (
+                [*layer.conv_states.values(), *layer.recurrent_states.values()]
+                if part.name == "recurrent state"
+                else []
+            )
             copies = part.num_entries() if part.name == "recurrent state" else 1
-            held += copies * sum(tensor.nbytes for tensor in [*kinds, *states] if tensor is not None)
+            held += copies * sum(
+                tensor.nbytes for tensor in [*kinds, *states] if tensor is not None
+            )
     assert 0 < held <= foretold
 
 

@@ -18,7 +18,9 @@ from tiny import llama
 def with_tensors(folder, *names):
     file = folder / "model.safetensors"
     tensors = load_file(file)
-    save_file({**tensors, **{name: torch.zeros(2) for name in names}}, file, metadata={"format": "pt"})
+    save_file(
+        {**tensors, **{name: torch.zeros(2) for name in names}}, file, metadata={"format": "pt"}
+    )
     return folder
 
 
@@ -31,9 +33,16 @@ def folder(tmp_path):
 @pytest.mark.parametrize(
     ("tensor", "said"),
     [
-        ("mtp.layers.0.weight", r"multi-token-prediction layers \(1 tensors, such as mtp.layers.0.weight\); they are not used"),
+        (
+            "mtp.layers.0.weight",
+            r"multi-token-prediction layers \(1 tensors, such as mtp.layers.0.weight\); "
+            "they are not used",
+        ),
         ("model.layers.2.eh_proj.weight", "multi-token-prediction layers"),
-        ("model.layers.2.self_attn.q_proj.weight", "multi-token-prediction layers"),  # numbered past the model's last layer
+        (
+            "model.layers.2.self_attn.q_proj.weight",
+            "multi-token-prediction layers",
+        ),  # numbered past the model's last layer
         ("medusa_head.0.0.linear.weight", "Medusa heads"),
     ],
 )
@@ -72,11 +81,16 @@ def test_names_come_from_an_index_or_from_headers(folder):
     [
         ({"model_type": "medusa", "architectures": ["MedusaModel"]}, "Medusa heads"),
         ({"model_type": "llama", "architectures": ["LlamaForCausalLMEagle3"]}, "an EAGLE head"),
-        ({"speculators_model_type": "eagle3", "architectures": ["Eagle3Speculator"]}, "an EAGLE head"),
+        (
+            {"speculators_model_type": "eagle3", "architectures": ["Eagle3Speculator"]},
+            "an EAGLE head",
+        ),
         ({"model_type": "mlp_speculator"}, "a speculator"),
     ],
 )
 def test_a_folder_of_a_drafter_is_no_model(tmp_path, config, what):
     (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(UnsupportedModelError, match=f"holds {what}.*name the model it was trained for"):
+    with pytest.raises(
+        UnsupportedModelError, match=f"holds {what}.*name the model it was trained for"
+    ):
         load_model(tmp_path)

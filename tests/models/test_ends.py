@@ -29,10 +29,17 @@ def always_the_last() -> torch.nn.Module:
 def test_an_id_that_means_none_ends_and_bans_nothing(given, drafter):
     module = always_the_last()
     module.generation_config.eos_token_id, module.generation_config.pad_token_id = given, 0
-    expected = module.generate(torch.tensor([PROMPT]), do_sample=False, max_new_tokens=5, min_new_tokens=3)
+    expected = module.generate(
+        torch.tensor([PROMPT]), do_sample=False, max_new_tokens=5, min_new_tokens=3
+    )
     assert expected[0, 3:].tolist() == [LAST] * 5
     hooked = module.generate(
-        torch.tensor([PROMPT]), do_sample=False, max_new_tokens=5, min_new_tokens=3, custom_generate=generate, drafter=drafter
+        torch.tensor([PROMPT]),
+        do_sample=False,
+        max_new_tokens=5,
+        min_new_tokens=3,
+        custom_generate=generate,
+        drafter=drafter,
     )
     assert torch.equal(hooked, expected)
     made = SpeculativeDecoder(None, module, speculative_config={"method": drafter})
@@ -51,16 +58,26 @@ def test_a_generation_config_without_an_end_has_none():
     target = HFModel(module)
     assert target.eos_token_ids == ()
     assert (
-        SpeculativeDecoder(None, target).generate(PROMPT, SamplingParams(temperature=0, max_tokens=4)).token_ids == (LAST,) * 4
+        SpeculativeDecoder(None, target)
+        .generate(PROMPT, SamplingParams(temperature=0, max_tokens=4))
+        .token_ids
+        == (LAST,) * 4
     )
     module.generation_config.eos_token_id = [LAST, -1]
     assert HFModel(module).eos_token_ids == (LAST,)
 
 
 def test_ids_of_configs():
-    assert [ids_of(value, 16) for value in (None, -1, 15, 16, [3, -1, 40, 0])] == [(), (), (15,), (), (3, 0)]
+    assert [ids_of(value, 16) for value in (None, -1, 15, 16, [3, -1, 40, 0])] == [
+        (),
+        (),
+        (15,),
+        (),
+        (3, 0),
+    ]
     config = tiny.llama().generation_config
-    config.suppress_tokens, config.begin_suppress_tokens, config.forced_eos_token_id = [-1, 5, 70], [-1], -1
+    config.suppress_tokens, config.begin_suppress_tokens = [-1, 5, 70], [-1]
+    config.forced_eos_token_id = -1
     params = Params.from_generation_config(config, num_prompt_tokens=3, vocab_size=64)
     assert params.suppress_tokens == (5,) and params.logits_processors == ()
 

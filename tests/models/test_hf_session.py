@@ -1,4 +1,5 @@
-"""Extend, roll back, keep: whatever the order, the logits are those of a fresh forward over the tokens that stayed."""
+"""Extend, roll back, keep: whatever the order, the logits are those of a fresh forward over the
+tokens that stayed."""
 
 from __future__ import annotations
 
@@ -23,11 +24,14 @@ def _one_thread():
 
 
 def tolerance(model) -> float:
-    """In float64; `eager` attention of transformers takes its softmax in float32 whatever the dtype."""
+    """In float64; `eager` attention of transformers takes its softmax in float32 whatever the
+    dtype."""
     return 1e-9 if model.module.config._attn_implementation == "sdpa" else 2e-5
 
 
-@pytest.fixture(params=[(name, attention) for name in FAMILIES for attention in ("sdpa", "eager")], ids="-".join)
+@pytest.fixture(
+    params=[(name, attention) for name in FAMILIES for attention in ("sdpa", "eager")], ids="-".join
+)
 def model(request):
     name, attention = request.param
     return HFModel(FAMILIES[name](torch.float64, attn_implementation=attention))
@@ -96,7 +100,9 @@ def test_rows_limit_the_logits_and_keep_their_order(model):
 def test_hidden_states_are_those_of_transformers(model):
     tokens = [5, 9, 2, 6, 5]
     with torch.no_grad():
-        expected = model.module(torch.tensor([tokens]), output_hidden_states=True, use_cache=False).hidden_states
+        expected = model.module(
+            torch.tensor([tokens]), output_hidden_states=True, use_cache=False
+        ).hidden_states
     session = model.open()
     extend(Step(session, tokens[:2]))
     found = extend(Step(session, tokens[2:], rows=[2], hidden=(0, 1, 2))).hidden
@@ -125,8 +131,15 @@ def test_a_long_prompt_is_read_in_pieces_and_equals_one_pass():
         whole = module(torch.tensor([tokens]), output_hidden_states=True, use_cache=False)
     torch.testing.assert_close(output.logits, whole.logits[0, rows], rtol=0, atol=1e-9)
     for layer in (1, 2):
-        torch.testing.assert_close(output.hidden[layer], whole.hidden_states[layer][0], rtol=0, atol=1e-9)
-    torch.testing.assert_close(extend(Step(session, [5])).logits[0], fresh_logits(module, [*tokens, 5])[-1], rtol=0, atol=1e-9)
+        torch.testing.assert_close(
+            output.hidden[layer], whole.hidden_states[layer][0], rtol=0, atol=1e-9
+        )
+    torch.testing.assert_close(
+        extend(Step(session, [5])).logits[0],
+        fresh_logits(module, [*tokens, 5])[-1],
+        rtol=0,
+        atol=1e-9,
+    )
     everything = extend(Step(model.open(), tokens))
     torch.testing.assert_close(everything.logits, whole.logits[0], rtol=0, atol=1e-9)
 
@@ -183,7 +196,12 @@ def test_keep_and_rollback_after_a_chain():
     assert session.length == 4
     extend(Step(session, [9, 9], parents=[-1, -1]))
     session.rollback(2)
-    torch.testing.assert_close(extend(Step(session, [3])).logits, fresh_logits(model.module, [1, 2, 3])[-1:], rtol=0, atol=1e-9)
+    torch.testing.assert_close(
+        extend(Step(session, [3])).logits,
+        fresh_logits(model.module, [1, 2, 3])[-1:],
+        rtol=0,
+        atol=1e-9,
+    )
 
 
 def test_misuse_is_refused_and_changes_nothing():
@@ -228,7 +246,9 @@ def test_misuse_is_refused_and_changes_nothing():
 
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
 def test_the_context_limit_is_reached_and_not_passed(name):
-    module = FAMILIES[name](torch.float64, **({} if name == "gpt2" else {"max_position_embeddings": 32}))
+    module = FAMILIES[name](
+        torch.float64, **({} if name == "gpt2" else {"max_position_embeddings": 32})
+    )
     model = HFModel(module)
     assert model.max_length == 32
     session = model.open()
@@ -255,7 +275,9 @@ def test_sequences_that_share_a_pass_equal_their_solo_runs(name):
     outputs = model.extend_many([Step(s, c) for s, c in zip(sessions, contexts, strict=True)])
     assert len(forwards) == 1
     for context, output in zip(contexts, outputs, strict=True):
-        torch.testing.assert_close(output.logits, fresh_logits(model.module, context), rtol=0, atol=1e-9)
+        torch.testing.assert_close(
+            output.logits, fresh_logits(model.module, context), rtol=0, atol=1e-9
+        )
     forwards.clear()
     steps = [
         Step(sessions[0], [4]),
@@ -267,27 +289,38 @@ def test_sequences_that_share_a_pass_equal_their_solo_runs(name):
     assert len(forwards) == 1
     sessions[1].keep([0, 2, 3])
     expected = [
-        fresh_logits(model.module, c + t) for c, t in zip(contexts, ([4], [4, 8, 9], [11, 12], [13, 14, 15]), strict=True)
+        fresh_logits(model.module, c + t)
+        for c, t in zip(contexts, ([4], [4, 8, 9], [11, 12], [13, 14, 15]), strict=True)
     ]
     torch.testing.assert_close(outputs[0].logits, expected[0][-1:], rtol=0, atol=1e-9)
     torch.testing.assert_close(outputs[1].logits, expected[1][[5, 3]], rtol=0, atol=1e-9)
     torch.testing.assert_close(outputs[2].logits, expected[2][-1:], rtol=0, atol=1e-9)
     assert outputs[3].logits.shape == (0, VOCAB)
     with torch.no_grad():
-        whole = model.module(torch.tensor([[7, 7, 13, 14, 15]]), output_hidden_states=True, use_cache=False).hidden_states
+        whole = model.module(
+            torch.tensor([[7, 7, 13, 14, 15]]), output_hidden_states=True, use_cache=False
+        ).hidden_states
     assert set(outputs[1].hidden) == {1} and outputs[1].hidden[1].shape[0] == 4
     torch.testing.assert_close(outputs[3].hidden[2], whole[2][0, 2:], rtol=0, atol=1e-9)
     handle.remove()
-    for session, logits in zip(sessions, model.extend_many([Step(s, [20]) for s in sessions]), strict=True):
-        torch.testing.assert_close(logits.logits[0], fresh_logits(model.module, session.tokens)[-1], rtol=0, atol=1e-9)
+    for session, logits in zip(
+        sessions, model.extend_many([Step(s, [20]) for s in sessions]), strict=True
+    ):
+        torch.testing.assert_close(
+            logits.logits[0], fresh_logits(model.module, session.tokens)[-1], rtol=0, atol=1e-9
+        )
 
 
 def test_eager_attention_reads_sequences_one_after_another():
     model = HFModel(qwen2(torch.float64, attn_implementation="eager"))
     sessions = [model.open(), model.open()]
     outputs = model.extend_many([Step(sessions[0], [1, 2]), Step(sessions[1], [3])])
-    torch.testing.assert_close(outputs[0].logits, fresh_logits(model.module, [1, 2]), rtol=0, atol=tolerance(model))
-    torch.testing.assert_close(outputs[1].logits, fresh_logits(model.module, [3]), rtol=0, atol=tolerance(model))
+    torch.testing.assert_close(
+        outputs[0].logits, fresh_logits(model.module, [1, 2]), rtol=0, atol=tolerance(model)
+    )
+    torch.testing.assert_close(
+        outputs[1].logits, fresh_logits(model.module, [3]), rtol=0, atol=tolerance(model)
+    )
 
 
 def test_room_follows_use_and_growth_keeps_the_content():
@@ -322,9 +355,13 @@ def test_layers_of_different_shapes_are_kept_apart():
     cache.keep(5, [0, 3, 299])
     third = write(2)
     assert cache.length == 10
-    for layer, *parts in zip(cache.layers.values(), first, [s[:, :, [0, 3, 299]] for s in second], third, strict=True):
+    for layer, *parts in zip(
+        cache.layers.values(), first, [s[:, :, [0, 3, 299]] for s in second], third, strict=True
+    ):
         expected = torch.cat(parts, dim=2)
-        assert torch.equal(layer.keys[:, :, :10], expected) and torch.equal(layer.values[:, :, :10], -expected)
+        assert torch.equal(layer.keys[:, :, :10], expected) and torch.equal(
+            layer.values[:, :, :10], -expected
+        )
 
 
 def test_closed_sessions_leave_no_tensors_behind():
@@ -351,7 +388,9 @@ def test_closed_sessions_leave_no_tensors_behind():
     finally:
         gc.enable()
     assert live_tensors() == before
-    assert without_collector - before < 20, "close() must free without waiting for the garbage collector"
+    assert without_collector - before < 20, (
+        "close() must free without waiting for the garbage collector"
+    )
 
 
 def test_logits_follow_the_table_of_a_table_model():

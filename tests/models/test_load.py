@@ -1,4 +1,5 @@
-"""From a name to a model: folders, GGUF files, short names and hub ids, each failing in one sentence."""
+"""From a name to a model: folders, GGUF files, short names and hub ids, each failing in one
+sentence."""
 
 from __future__ import annotations
 
@@ -115,25 +116,33 @@ def test_a_gguf_file_is_converted_once(tmp_path, capsys):
     assert len(told.splitlines()) == 1 and "%|" not in told, "transformers' own bar beside ours"
     folder = converted_gguf(file)
     assert capsys.readouterr().err == "", "the second time it is there"
-    assert [path.name for path in folder.parent.iterdir()] == [folder.name], "nothing half-made is left"
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name], (
+        "nothing half-made is left"
+    )
     assert model.module.get_output_embeddings().weight is model.module.get_input_embeddings().weight
     assert model.eos_token_ids == (2,) and model.tokenizer.chat_template == CHAT_TEMPLATE
     assert model.tokenizer.decode([3, 4]) == "ab"
     own = fresh_logits(module, [5, 6, 7])
-    torch.testing.assert_close(fresh_logits(model.module, [5, 6, 7]), own, rtol=0, atol=1e-4)  # float32 stays float32
+    torch.testing.assert_close(
+        fresh_logits(model.module, [5, 6, 7]), own, rtol=0, atol=1e-4
+    )  # float32 stays float32
 
 
 def test_a_part_of_a_split_gguf_and_a_file_that_lacks_tensors_are_refused(tmp_path):
     part = tmp_path / "tiny-00001-of-00002.gguf"
     write_gguf(part, llama())
-    with pytest.raises(UsageError, match="part 1 of 2 of a split GGUF file.*llama-gguf-split --merge"):
+    with pytest.raises(
+        UsageError, match="part 1 of 2 of a split GGUF file.*llama-gguf-split --merge"
+    ):
         load.load_model(part)
     file, module = tmp_path / "tiny.gguf", llama()
     del module.model.layers[1].mlp.up_proj
     write_gguf(file, module)
     for _ in range(2):  # nothing was kept that would load the second time
         with pytest.raises(
-            UsageError, match=r"tiny\.gguf is not a whole model: it lacks model\.layers\.1\.mlp\.up_proj\.weight"
+            UsageError,
+            match=r"tiny\.gguf is not a whole model: "
+            r"it lacks model\.layers\.1\.mlp\.up_proj\.weight",
         ):
             load.load_model(file)
 
@@ -188,12 +197,18 @@ def test_wrong_names_get_one_sentence(tmp_path):
 
 def test_a_pulled_model_is_found_by_both_its_names(tmp_path):
     saved(pulled_folder("smollm2-135m-instruct"), llama(), word_tokenizer())
-    for name in ("smollm2-135m-instruct", "SmolLM2-135M-Instruct", "HuggingFaceTB/SmolLM2-135M-Instruct"):
+    for name in (
+        "smollm2-135m-instruct",
+        "SmolLM2-135M-Instruct",
+        "HuggingFaceTB/SmolLM2-135M-Instruct",
+    ):
         assert load.load_model(name, device="cpu").vocab_size == 64
 
 
 def test_a_model_downloaded_before_is_used_without_the_hub(monkeypatch):
-    monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda *_, **__: "/cache/config.json")
+    monkeypatch.setattr(
+        huggingface_hub, "try_to_load_from_cache", lambda *_, **__: "/cache/config.json"
+    )
     assert locate("some-owner/some-model") == ("some-owner/some-model", True)
     monkeypatch.setattr(huggingface_hub.HfApi, "model_info", lambda *_, **__: "here")
     assert locate("some-owner/some-model") == ("some-owner/some-model", False)
@@ -213,7 +228,8 @@ def test_a_broken_folder_and_an_unsuitable_model_are_refused(tmp_path):
 
 
 def test_what_a_killed_conversion_left_is_removed_by_the_next(tmp_path, capsys):
-    """And only then: while another process converts, this one waits, and takes what the other has made."""
+    """And only then: while another process converts, this one waits, and takes what the other has
+    made."""
     file = tmp_path / "tiny.gguf"
     write_gguf(file, llama())
     folder = converted_gguf(file)
@@ -231,10 +247,14 @@ def test_what_a_killed_conversion_left_is_removed_by_the_next(tmp_path, capsys):
     whole.rename(folder)
     os.close(running)
     waiting.join()
-    assert left.is_dir() and "converting" not in capsys.readouterr().err, "the other one has made it"
+    assert left.is_dir() and "converting" not in capsys.readouterr().err, (
+        "the other one has made it"
+    )
     shutil.rmtree(folder)
     assert converted_gguf(file) == folder
-    assert sorted(place.name for place in folder.parent.iterdir()) == sorted([other.name, folder.name])
+    assert sorted(place.name for place in folder.parent.iterdir()) == sorted(
+        [other.name, folder.name]
+    )
 
 
 def test_a_device_that_is_not_there_or_has_no_float64_is_refused():

@@ -1,4 +1,5 @@
-"""Packed linear layers: the same products, the same names, hashes and texts; refused where they would not be."""
+"""Packed linear layers: the same products, the same names, hashes and texts; refused where they
+would not be."""
 
 from __future__ import annotations
 
@@ -15,13 +16,20 @@ from draftproof.errors import UsageError
 from draftproof.heads.target import fingerprint, target_view
 from draftproof.models import load, packed
 from draftproof.models.hf import HFModel
-from draftproof.models.packed import PackedLinear, num_parameters, pack_linears, packed_layers, unpack_linears
+from draftproof.models.packed import (
+    PackedLinear,
+    num_parameters,
+    pack_linears,
+    packed_layers,
+    unpack_linears,
+)
 from draftproof.models.slices import early_exit, skipping
 from draftproof.train.distil import DraftRecipe, fresh_draft
 from tiny import llama, word_tokenizer
 
 pytestmark = pytest.mark.skipif(
-    packed.why_not_packed(torch.float32, torch.device("cpu")) is not None, reason="this processor or torch packs no weights"
+    packed.why_not_packed(torch.float32, torch.device("cpu")) is not None,
+    reason="this processor or torch packs no weights",
 )
 
 
@@ -43,7 +51,8 @@ def test_products_are_the_plain_layers(shape, bias):
     with torch.inference_mode():
         torch.testing.assert_close(made(rows), plain(rows), atol=1e-5, rtol=1e-5)
         torch.testing.assert_close(
-            made(rows[..., ::2].repeat_interleave(2, -1)), plain(rows[..., ::2].repeat_interleave(2, -1))
+            made(rows[..., ::2].repeat_interleave(2, -1)),
+            plain(rows[..., ::2].repeat_interleave(2, -1)),
         )
     assert torch.equal(made.weight, plain.weight)
 
@@ -69,7 +78,9 @@ def test_nothing_that_reads_the_weights_sees_a_difference(tied):
     assert all(torch.equal(theirs[name], ours[name]) for name in theirs)
     assert fingerprint(other) == fingerprint(plain)
     assert model_hash(HFModel(other)) == model_hash(HFModel(plain))
-    assert torch.equal(target_view(HFModel(other)).output_weight, target_view(HFModel(plain)).output_weight)
+    assert torch.equal(
+        target_view(HFModel(other)).output_weight, target_view(HFModel(plain)).output_weight
+    )
 
 
 @pytest.mark.parametrize("tied", [False, True])
@@ -78,14 +89,18 @@ def test_unpacked_again_it_is_the_plain_model_and_can_be_trained(tied):
     again = unpack_linears(copy.deepcopy(other))
     assert not packed_layers(again)
     assert packed_layers(other)
-    assert [name for name, _ in again.named_parameters()] == [name for name, _ in plain.named_parameters()]
+    assert [name for name, _ in again.named_parameters()] == [
+        name for name, _ in plain.named_parameters()
+    ]
     again(input_ids=torch.tensor([[1, 2, 3]])).logits.sum().backward()
     assert all(weight.grad is not None for weight in again.parameters())
 
 
 def test_a_draft_begun_from_packed_layers_can_be_trained():
     _, other = both(num_hidden_layers=3, tie_word_embeddings=True)
-    draft = fresh_draft(HFModel(other, word_tokenizer(other.config.vocab_size)), DraftRecipe(num_layers=2))
+    draft = fresh_draft(
+        HFModel(other, word_tokenizer(other.config.vocab_size)), DraftRecipe(num_layers=2)
+    )
     assert not packed_layers(draft.module)
     assert all(weight.requires_grad for weight in draft.module.parameters())
 
@@ -103,17 +118,30 @@ def test_slices_share_the_packed_layers():
     for made in (lambda m: early_exit(HFModel(m), 2), lambda m: skipping(HFModel(m), [1], mlp=[0])):
         ids = torch.tensor([[1, 2, 3]])
         with torch.inference_mode():
-            torch.testing.assert_close(made(other).module(input_ids=ids).logits, made(plain).module(input_ids=ids).logits)
-    assert set(map(id, packed_layers(early_exit(HFModel(other), 2).module))) <= set(map(id, packed_layers(other)))
+            torch.testing.assert_close(
+                made(other).module(input_ids=ids).logits, made(plain).module(input_ids=ids).logits
+            )
+    assert set(map(id, packed_layers(early_exit(HFModel(other), 2).module))) <= set(
+        map(id, packed_layers(other))
+    )
 
 
 def test_texts_are_the_plain_models():
     plain, other = both(num_hidden_layers=2)
     prompt = [1, 2, 3, 1, 2, 3, 1, 2]
-    config = {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 2, "prompt_lookup_min": 1}
-    for params in (SamplingParams(temperature=0, max_tokens=24), SamplingParams(temperature=1.0, seed=3, max_tokens=24)):
+    config = {
+        "method": "ngram",
+        "num_speculative_tokens": 4,
+        "prompt_lookup_max": 2,
+        "prompt_lookup_min": 1,
+    }
+    for params in (
+        SamplingParams(temperature=0, max_tokens=24),
+        SamplingParams(temperature=1.0, seed=3, max_tokens=24),
+    ):
         texts = [
-            SpeculativeDecoder(None, HFModel(m), speculative_config=config).generate(prompt, params) for m in (plain, other)
+            SpeculativeDecoder(None, HFModel(m), speculative_config=config).generate(prompt, params)
+            for m in (plain, other)
         ]
         assert texts[0].token_ids == texts[1].token_ids
 
@@ -134,5 +162,8 @@ def test_loading_packs_what_is_large(tmp_path, monkeypatch):
     assert packed_layers(load.load_model(folder, device="cpu", pack_weights=True).module)
     assert not packed_layers(load.load_model(folder, device="cpu", pack_weights=False).module)
     assert not packed_layers(load.load_model(folder, device="cpu", dtype="bfloat16").module)
-    with pytest.raises(UsageError, match="pack_weights=True: weights are packed in float32 on a CPU, not in bfloat16 on cpu"):
+    with pytest.raises(
+        UsageError,
+        match="pack_weights=True: weights are packed in float32 on a CPU, not in bfloat16 on cpu",
+    ):
         load.load_model(folder, device="cpu", dtype="bfloat16", pack_weights=True)

@@ -24,7 +24,10 @@ def test_a_hub_that_never_answers_is_given_up_within_the_limit(monkeypatch, caps
     silent = threading.Event()
     monkeypatch.setattr(huggingface_hub.HfApi, "model_info", lambda *_, **__: silent.wait(60))
     monkeypatch.setattr(place, "HUB_SECONDS", 0.05)
-    with pytest.raises(UsageError, match="nobody/nothing is not on this machine and the model hub cannot be reached"):
+    with pytest.raises(
+        UsageError,
+        match="nobody/nothing is not on this machine and the model hub cannot be reached",
+    ):
         place.locate("nobody/nothing")
     assert capsys.readouterr().err == "draftproof: asking the model hub for nobody/nothing ...\n"
     assert not silent.is_set()
@@ -37,7 +40,9 @@ def test_a_download_is_announced(monkeypatch, capsys):
     assert "its download may take minutes" in capsys.readouterr().err.splitlines()[-1]
 
 
-def test_a_place_is_checked_without_work_and_without_the_hub_where_that_can_be(tmp_path, monkeypatch, capsys):
+def test_a_place_is_checked_without_work_and_without_the_hub_where_that_can_be(
+    tmp_path, monkeypatch, capsys
+):
     def refuse(*_, **__):
         raise ConnectionError("no network")
 
@@ -55,6 +60,8 @@ def test_a_place_is_checked_without_work_and_without_the_hub_where_that_can_be(t
         with pytest.raises(UsageError, match=message):
             place.check_place(name)
     capsys.readouterr()
-    monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda *_, **__: "/cache/config.json")
+    monkeypatch.setattr(
+        huggingface_hub, "try_to_load_from_cache", lambda *_, **__: "/cache/config.json"
+    )
     place.check_place("nobody/nothing")
     assert capsys.readouterr().err == ""

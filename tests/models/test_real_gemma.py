@@ -1,4 +1,5 @@
-"""Gemma 3 270M, whose layers are sliding windows of 512 and full attention mixed: greedy text is transformers' own, in fp32.
+"""Gemma 3 270M, whose layers are sliding windows of 512 and full attention mixed: greedy text is
+transformers' own, in fp32.
 
 Run with `-m real`, once `gemma-3-270m.gguf` lies in the models folder of draftproof's cache."""
 
@@ -12,7 +13,10 @@ from draftproof.models.convert import cache_folder
 from draftproof.models.hf import HFModel
 
 FILE = cache_folder() / "models" / "gemma-3-270m.gguf"
-pytestmark = [pytest.mark.real, pytest.mark.skipif(not FILE.is_file(), reason="gemma-3-270m.gguf is not in the cache")]
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(not FILE.is_file(), reason="gemma-3-270m.gguf is not in the cache"),
+]
 
 CODE = '''def area(shape):
     """The area of a shape."""
@@ -40,16 +44,22 @@ def test_greedy_text_is_transformers_own(model, name, capsys):
     ids = model.tokenizer(PROMPTS[name]).input_ids
     given = torch.tensor([ids])
     limits = dict(max_new_tokens=NEW, min_new_tokens=NEW, do_sample=False, pad_token_id=0)
-    expected = model.module.generate(given, attention_mask=torch.ones_like(given), **limits)[0, len(ids) :].tolist()
+    expected = model.module.generate(given, attention_mask=torch.ones_like(given), **limits)[
+        0, len(ids) :
+    ].tolist()
     params = SamplingParams(temperature=0, max_tokens=NEW, min_tokens=NEW)
     for config in ({"num_speculative_tokens": 5}, {"num_speculative_tokens": 3, "tree": "2,2,1"}):
-        decoder = SpeculativeDecoder(None, model, model.tokenizer, speculative_config={"method": "ngram", **config})
+        decoder = SpeculativeDecoder(
+            None, model, model.tokenizer, speculative_config={"method": "ngram", **config}
+        )
         result = decoder.generate(ids, params)
         assert list(result.token_ids) == expected
         stats = result.stats
         with capsys.disabled():
             print(
-                f"\n{name} ({len(ids)} tokens), {config}: {stats.tokens_per_round:.2f} tokens a round,"
-                f" acceptance {stats.draft_acceptance_rate:.2f} over {stats.num_draft_tokens} drafts"
+                f"\n{name} ({len(ids)} tokens), {config}: {stats.tokens_per_round:.2f} "
+                "tokens a round,"
+                f" acceptance {stats.draft_acceptance_rate:.2f} over "
+                f"{stats.num_draft_tokens} drafts"
             )
     assert list(SpeculativeDecoder(None, model).plain.generate(ids, params).token_ids) == expected

@@ -1,6 +1,8 @@
-"""Frequencies that change with the length of the text: transformers' own text from every path, or a refusal by name.
+"""Frequencies that change with the length of the text: transformers' own text from every path, or a
+refusal by name.
 
-The switch lies at 24 tokens: frequencies of Phi-3 are 1 up to there and divided by 1, 4, 16, 64 beyond."""
+The switch lies at 24 tokens: frequencies of Phi-3 are 1 up to there and divided by 1, 4, 16, 64
+beyond."""
 
 from __future__ import annotations
 
@@ -18,7 +20,11 @@ from draftproof.models.protocol import Step, extend
 from tiny import VOCAB, fresh_logits, llama
 
 SWITCH, NEW = 24, 30
-FACTORS = {"short_factor": [1.0] * 4, "long_factor": [1.0, 4.0, 16.0, 64.0], "original_max_position_embeddings": SWITCH}
+FACTORS = {
+    "short_factor": [1.0] * 4,
+    "long_factor": [1.0, 4.0, 16.0, 64.0],
+    "original_max_position_embeddings": SWITCH,
+}
 LONGROPE = {"rope_type": "longrope", "rope_theta": 1e4, **FACTORS}
 DYNAMIC = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 4.0}
 YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0}
@@ -44,7 +50,8 @@ def model_of(make) -> HFModel:
 
 @cache
 def drafter_of(make) -> HFModel:
-    """Most of its drafts are the target's own tokens: drafts are accepted on both sides of the switch and across it."""
+    """Most of its drafts are the target's own tokens: drafts are accepted on both sides of the
+    switch and across it."""
     module = make()
     generator = torch.Generator().manual_seed(7)
     with torch.no_grad():
@@ -56,7 +63,9 @@ def drafter_of(make) -> HFModel:
 def own_text(module, prompt: list[int]) -> list[int]:
     """What transformers generates by itself."""
     ids = torch.tensor([prompt])
-    text = module.generate(ids, max_new_tokens=NEW, do_sample=False, attention_mask=torch.ones_like(ids))
+    text = module.generate(
+        ids, max_new_tokens=NEW, do_sample=False, attention_mask=torch.ones_like(ids)
+    )
     return text[0, len(prompt) :].tolist()
 
 
@@ -66,7 +75,9 @@ FAMILIES = pytest.mark.parametrize("make", [phi3, phimoe])
 @FAMILIES
 def test_the_text_is_transformers_own_across_the_switch(make):
     target = model_of(make)
-    decoder = SpeculativeDecoder(drafter_of(make), target, speculative_config={"num_speculative_tokens": 8})
+    decoder = SpeculativeDecoder(
+        drafter_of(make), target, speculative_config={"num_speculative_tokens": 8}
+    )
     prompts = [SHORT, AT_SWITCH[:-1], AT_SWITCH, LONG]
     wanted = [own_text(target.module, prompt) for prompt in prompts]
     for prompt, text in zip(prompts, wanted, strict=True):
@@ -74,8 +85,12 @@ def test_the_text_is_transformers_own_across_the_switch(make):
         result = decoder.generate(prompt, PARAMS)
         assert list(result.token_ids) == text
         assert result.stats.num_accepted_tokens > 5
-    assert [list(result.token_ids) for result in decoder.generate(prompts, PARAMS, batch_size=4)] == wanted
-    assert [list(result.token_ids) for result in decoder.plain.generate(prompts, PARAMS, batch_size=4)] == wanted
+    assert [
+        list(result.token_ids) for result in decoder.generate(prompts, PARAMS, batch_size=4)
+    ] == wanted
+    assert [
+        list(result.token_ids) for result in decoder.plain.generate(prompts, PARAMS, batch_size=4)
+    ] == wanted
 
 
 def test_trees_are_verified_across_the_switch():
@@ -87,7 +102,9 @@ def test_trees_are_verified_across_the_switch():
 
 def test_a_session_that_is_kept_crosses_the_switch_and_comes_back():
     target = model_of(phi3)
-    decoder = SpeculativeDecoder(drafter_of(phi3), target, speculative_config={"num_speculative_tokens": 4})
+    decoder = SpeculativeDecoder(
+        drafter_of(phi3), target, speculative_config={"num_speculative_tokens": 4}
+    )
     session = decoder.session()
     for prompt in (SHORT, SHORT + own_text(target.module, SHORT) + [7], SHORT[:9], LONG):
         assert list(session.generate(prompt, PARAMS).token_ids) == own_text(target.module, prompt)
@@ -107,13 +124,19 @@ def test_every_row_is_that_of_a_fresh_forward_over_its_own_text(make, seed):
     for _ in range(12):
         new = [below(VOCAB) for _ in range(1 + below(14))]
         is_tree = below(2) == 1
-        parents = [below(node + 1) - 1 for node in range(len(new))] if is_tree else list(range(-1, len(new) - 1))
+        parents = (
+            [below(node + 1) - 1 for node in range(len(new))]
+            if is_tree
+            else list(range(-1, len(new) - 1))
+        )
         logits = extend(Step(session, new, parents=parents if is_tree else None)).logits
         paths: list[list[int]] = []
         for node, parent in enumerate(parents):
             paths.append((paths[parent] if parent >= 0 else []) + [node])
             text = tokens + [new[place] for place in paths[-1]]
-            torch.testing.assert_close(logits[node], fresh_logits(model.module, text)[-1], rtol=1e-6, atol=1e-6)
+            torch.testing.assert_close(
+                logits[node], fresh_logits(model.module, text)[-1], rtol=1e-6, atol=1e-6
+            )
         kept = paths[below(len(paths))]
         session.keep(kept)
         tokens += [new[place] for place in kept]
@@ -126,17 +149,25 @@ def test_every_row_is_that_of_a_fresh_forward_over_its_own_text(make, seed):
 def test_the_text_is_read_again_once_and_by_this_thread_only():
     model = HFModel(phi3())
     counts: list[int] = []
-    hook = model.module.model.embed_tokens.register_forward_hook(lambda layer, args, out: counts.append(out.shape[1]))
-    decoder = SpeculativeDecoder(drafter_of(phi3), model, speculative_config={"num_speculative_tokens": 8})
+    hook = model.module.model.embed_tokens.register_forward_hook(
+        lambda layer, args, out: counts.append(out.shape[1])
+    )
+    decoder = SpeculativeDecoder(
+        drafter_of(phi3), model, speculative_config={"num_speculative_tokens": 8}
+    )
     decoder.plain.generate(SHORT, PARAMS)
     assert sum(counts) == len(SHORT) + NEW - 1 + SWITCH
     counts.clear()
     result = decoder.generate(SHORT, PARAMS)
     hook.remove()
     longer_than_a_draft = [count for count in counts if count > 9]
-    assert len(longer_than_a_draft) == 2, "the prompt, and the text once more, whatever was drafted and rejected there"
+    assert len(longer_than_a_draft) == 2, (
+        "the prompt, and the text once more, whatever was drafted and rejected there"
+    )
     assert result.stats.num_accepted_tokens > 5
-    assert not any(layer._forward_hooks or layer._forward_pre_hooks for layer in model.switch.layers)
+    assert not any(
+        layer._forward_hooks or layer._forward_pre_hooks for layer in model.switch.layers
+    )
 
     elsewhere: list[torch.Tensor] = []
     wanted = fresh_logits(model.module, SHORT)
@@ -155,7 +186,10 @@ def test_a_switch_that_no_text_reaches_is_none():
 
 KEPT_KEYS = [
     (lambda: llama(torch.float64, rope_parameters=dict(LONGROPE)), "longrope"),
-    (lambda: llama(torch.float64, rope_parameters=dict(DYNAMIC), max_position_embeddings=SWITCH), "dynamic"),
+    (
+        lambda: llama(torch.float64, rope_parameters=dict(DYNAMIC), max_position_embeddings=SWITCH),
+        "dynamic",
+    ),
 ]
 
 
@@ -163,7 +197,9 @@ KEPT_KEYS = [
 def test_where_the_text_depends_on_how_it_was_read_it_ends_before(make, kind):
     module = make()
     model = HFModel(module)
-    decoder = SpeculativeDecoder(HFModel(make()), model, speculative_config={"num_speculative_tokens": 8})
+    decoder = SpeculativeDecoder(
+        HFModel(make()), model, speculative_config={"num_speculative_tokens": 8}
+    )
     room = SWITCH - len(SHORT)
     for result in (decoder.generate(SHORT, PARAMS), decoder.plain.generate(SHORT, PARAMS)):
         assert list(result.token_ids) == own_text(module, SHORT)[:room]
@@ -176,9 +212,14 @@ def test_where_the_text_depends_on_how_it_was_read_it_ends_before(make, kind):
     assert kind in model.notes[0]
 
 
-@pytest.mark.parametrize(("make", "position"), [(lambda: llama(torch.float64), 127), (phi3, SWITCH)], ids=["llama", "phi3"])
+@pytest.mark.parametrize(
+    ("make", "position"),
+    [(lambda: llama(torch.float64), 127), (phi3, SWITCH)],
+    ids=["llama", "phi3"],
+)
 def test_a_change_in_code_of_its_own_is_found_when_wrapped(make, position):
-    """Neither a switch that the config does not tell of, nor one whose layer cannot be turned, goes by."""
+    """Neither a switch that the config does not tell of, nor one whose layer cannot be turned, goes
+    by."""
     module = make()
     rotary = module.model.rotary_emb
     rotary.rope_type, forward = "own", rotary.forward
@@ -187,7 +228,10 @@ def test_a_change_in_code_of_its_own_is_found_when_wrapped(make, position):
         return forward(x, position_ids * (0.25 if int(position_ids.max()) >= SWITCH else 1.0))
 
     rotary.forward = stretched
-    with pytest.raises(UnsupportedModelError, match=f"{type(module).__name__} .* a later one stands at position {position}"):
+    with pytest.raises(
+        UnsupportedModelError,
+        match=f"{type(module).__name__} .* a later one stands at position {position}",
+    ):
         HFModel(module)
 
 
@@ -195,22 +239,28 @@ def test_yarn_reaches_its_scaled_positions():
     module = llama(torch.float64, rope_parameters=dict(YARN), max_position_embeddings=32)
     model = HFModel(module)
     assert model.max_length == 128
-    assert list(SpeculativeDecoder(None, model).plain.generate(LONG, PARAMS).token_ids) == own_text(module, LONG)
+    assert list(SpeculativeDecoder(None, model).plain.generate(LONG, PARAMS).token_ids) == own_text(
+        module, LONG
+    )
     assert HFModel(module, max_length=128).max_length == 128
     with pytest.raises(UsageError, match="allows 1 to 128 tokens"):
         HFModel(module, max_length=129)
 
 
 def test_a_temperature_by_place_is_read_in_chains_of_one_sequence():
-    """Llama 4 counts places of a pass, beyond its first 8192 (here 16) tokens, where a tree or a second sequence stands
-    elsewhere than it counts."""
+    """Llama 4 counts places of a pass, beyond its first 8192 (here 16) tokens, where a tree or a
+    second sequence stands elsewhere than it counts."""
     module = llama4(torch.float64, floor_scale=16)
     model = HFModel(module)
     assert not model.supports_trees
     assert HFModel(module, max_length=15).supports_trees
     prompts = [SHORT, LONG]
     decoder = SpeculativeDecoder(
-        HFModel(llama4(torch.float64, seed=1)), model, speculative_config={"num_speculative_tokens": 4}
+        HFModel(llama4(torch.float64, seed=1)),
+        model,
+        speculative_config={"num_speculative_tokens": 4},
     )
     wanted = [own_text(module, prompt) for prompt in prompts]
-    assert [list(result.token_ids) for result in decoder.generate(prompts, PARAMS, batch_size=2)] == wanted
+    assert [
+        list(result.token_ids) for result in decoder.generate(prompts, PARAMS, batch_size=2)
+    ] == wanted

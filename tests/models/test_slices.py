@@ -64,18 +64,28 @@ def silence(linear):
 def test_an_early_exit_runs_the_first_layers(family, count):
     target = four_layers(family)
     made = early_exit(target, count)
-    torch.testing.assert_close(read(made, PROMPT), fresh_logits(without(target.module, range(count, 4)), PROMPT))
+    torch.testing.assert_close(
+        read(made, PROMPT), fresh_logits(without(target.module, range(count, 4)), PROMPT)
+    )
     assert made.num_layers == count
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize(
-    "skipped", [{"layers": (0, 2)}, {"attention": (1, 3)}, {"mlp": (0,)}, {"layers": (1,), "attention": (2,), "mlp": (2, 3)}]
+    "skipped",
+    [
+        {"layers": (0, 2)},
+        {"attention": (1, 3)},
+        {"mlp": (0,)},
+        {"layers": (1,), "attention": (2,), "mlp": (2, 3)},
+    ],
 )
 def test_what_is_skipped_does_not_run(family, skipped):
     target = four_layers(family)
     made = skipping(target, **skipped)
-    torch.testing.assert_close(read(made, PROMPT), fresh_logits(without(target.module, **skipped), PROMPT))
+    torch.testing.assert_close(
+        read(made, PROMPT), fresh_logits(without(target.module, **skipped), PROMPT)
+    )
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -85,7 +95,12 @@ def test_the_target_is_untouched_and_weights_are_shared(family):
     made = skipping(target, (0, 2), (3,))
     assert torch.equal(read(target, PROMPT), before)
     assert target.module.config.num_hidden_layers == 4
-    assert [part.layer_idx for part in target.module.modules() if hasattr(part, "layer_idx")] == [0, 1, 2, 3]
+    assert [part.layer_idx for part in target.module.modules() if hasattr(part, "layer_idx")] == [
+        0,
+        1,
+        2,
+        3,
+    ]
     owned = {parameter.data_ptr() for parameter in target.module.parameters()}
     assert {parameter.data_ptr() for parameter in made.module.parameters()} < owned
 
@@ -110,10 +125,14 @@ def test_greedy_text_is_plain_decodings(family, config):
         assert result.stats.num_draft_tokens > 0
 
 
-@pytest.mark.parametrize("config", CONFIGS[:3], ids=lambda config: " ".join(map(str, config.values())))
+@pytest.mark.parametrize(
+    "config", CONFIGS[:3], ids=lambda config: " ".join(map(str, config.values()))
+)
 def test_the_sampled_law_is_the_targets(config):
     made = SpeculativeDecoder(
-        None, four_layers("llama", vocab_size=4), speculative_config=config | {"num_speculative_tokens": 2}
+        None,
+        four_layers("llama", vocab_size=4),
+        speculative_config=config | {"num_speculative_tokens": 2},
     )
     assert made.rule.name == "token"
     assert_same_law(exact_law(made, [1, 2], 3), exact_law(made.plain, [1, 2], 3))
@@ -130,18 +149,29 @@ def test_a_window_goes_with_its_layer():
     module = mistral(num_hidden_layers=3)
     made = skipping(HFModel(module), (0,))
     long = [(5 * i) % 64 for i in range(20)]
-    torch.testing.assert_close(read(made, long), fresh_logits(without(module, (0,)), long), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(
+        read(made, long), fresh_logits(without(module, (0,)), long), rtol=1e-4, atol=1e-4
+    )
 
 
 @pytest.mark.parametrize(
     "config, said",
     [
         ({"method": "early_exit"}, "needs early_exit_layers"),
-        ({"method": "early_exit", "early_exit_layers": 4}, "early_exit_layers is 4; .* has 4 layers, so 1 to 3 can draft"),
-        ({"method": "early_exit", "early_exit_layers": 0}, "early_exit_layers is 0; allowed: a whole number from 1"),
+        (
+            {"method": "early_exit", "early_exit_layers": 4},
+            "early_exit_layers is 4; .* has 4 layers, so 1 to 3 can draft",
+        ),
+        (
+            {"method": "early_exit", "early_exit_layers": 0},
+            "early_exit_layers is 0; allowed: a whole number from 1",
+        ),
         ({"method": "layer_skip"}, "skips some of the 4 layers of .*, not none"),
         ({"method": "layer_skip", "skip_layers": [0, 1, 2, 3]}, "not all"),
-        ({"method": "layer_skip", "skip_mlp_layers": [7]}, "skip_mlp_layers names layer 7; .* has 4 layers, 0 to 3"),
+        (
+            {"method": "layer_skip", "skip_mlp_layers": [7]},
+            "skip_mlp_layers names layer 7; .* has 4 layers, 0 to 3",
+        ),
         ({"method": "layer_skip", "skip_layers": [1, 1]}, "a list of different layers"),
         ({"method": "layer_skip", "skip_layers": [True]}, "a list of different layers"),
     ],
@@ -154,8 +184,12 @@ def test_what_cannot_be_is_refused_in_a_sentence(config, said):
 def test_models_without_layers_to_take_are_refused_by_name():
     with pytest.raises(UsageError, match="needs a transformers model; table is none"):
         early_exit(TableModel([[0.5, 0.5], [0.5, 0.5]]), 1)
-    shape = dict(vocab_size=64, hidden_size=32, ffn_dim=64, num_hidden_layers=3, num_attention_heads=4)
-    opt = OPTForCausalLM(OPTConfig(**shape, max_position_embeddings=64, word_embed_proj_dim=32)).eval()
+    shape = dict(
+        vocab_size=64, hidden_size=32, ffn_dim=64, num_hidden_layers=3, num_attention_heads=4
+    )
+    opt = OPTForCausalLM(
+        OPTConfig(**shape, max_position_embeddings=64, word_embed_proj_dim=32)
+    ).eval()
     with pytest.raises(UnsupportedModelError, match="layers of OPTForCausalLM cannot be found"):
         early_exit(HFModel(opt), 1)
     scaled = gpt2(n_layer=3, scale_attn_by_inverse_layer_idx=True)
@@ -165,8 +199,8 @@ def test_models_without_layers_to_take_are_refused_by_name():
 
 
 def test_passes_of_a_slice_and_its_target_take_turns():
-    """Both attend through the same layers, whose way of attending is another while a pass of ours runs: a pass of the slice
-    that ended within one of the target would set it back."""
+    """Both attend through the same layers, whose way of attending is another while a pass of ours
+    runs: a pass of the slice that ended within one of the target would set it back."""
     target = four_layers("llama")
     draft = early_exit(target, 2)
     contexts = [PROMPT, PROMPT[::-1]]

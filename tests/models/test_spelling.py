@@ -20,7 +20,11 @@ def spell(spelling, ids):
 
 def between(target, draft, **ends):
     return Vocabularies(
-        TokenizerSpelling(target), TokenizerSpelling(draft), target_size=len(target), draft_size=len(draft), **ends
+        TokenizerSpelling(target),
+        TokenizerSpelling(draft),
+        target_size=len(target),
+        draft_size=len(draft),
+        **ends,
     )
 
 
@@ -53,7 +57,12 @@ def test_what_the_tokenizers_add_is_known():
 def test_the_letters_for_bytes_are_gpt2s():
     letters = byte_letters()
     assert len(set(letters)) == 256
-    assert (letters[ord("A")], letters[ord(" ")], letters[ord("\n")], letters[0xAD]) == ("A", "\u0120", "\u010a", "\u0143")
+    assert (letters[ord("A")], letters[ord(" ")], letters[ord("\n")], letters[0xAD]) == (
+        "A",
+        "\u0120",
+        "\u010a",
+        "\u0143",
+    )
 
 
 def test_runs_and_whole_characters():
@@ -72,7 +81,9 @@ def test_tokens_of_unknown_spelling_are_refused():
     assert issubclass(PreTrainedTokenizerFast, object)
 
 
-@pytest.mark.parametrize("target, draft", [(byte_level, sentencepiece), (sentencepiece, byte_level)])
+@pytest.mark.parametrize(
+    "target, draft", [(byte_level, sentencepiece), (sentencepiece, byte_level)]
+)
 def test_shared_tokens_spell_alike_one_to_one(target, draft):
     pair = between(target(), draft())
     assert len(pair.draft_of) == len(pair.target_of) > 60
@@ -83,11 +94,16 @@ def test_shared_tokens_spell_alike_one_to_one(target, draft):
 
 def test_end_tokens_correspond_by_their_part():
     target, draft = byte_level(), sentencepiece()
-    pair = between(target, draft, target_ends=(target.eos_token_id,), draft_ends=(draft.eos_token_id,))
+    pair = between(
+        target, draft, target_ends=(target.eos_token_id,), draft_ends=(draft.eos_token_id,)
+    )
     assert pair.draft_of[target.eos_token_id] == draft.eos_token_id
 
 
-@pytest.mark.parametrize("target, draft", [(byte_level, sentencepiece), (sentencepiece, byte_level), (byte_level, byte_level)])
+@pytest.mark.parametrize(
+    "target, draft",
+    [(byte_level, sentencepiece), (sentencepiece, byte_level), (byte_level, byte_level)],
+)
 def test_a_transcript_grown_token_by_token_is_the_text(target, draft):
     """Field report: one BOS only, the text byte for byte, no filler."""
     target, draft = target(), draft(280) if draft is byte_level else draft()

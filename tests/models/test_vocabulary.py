@@ -17,7 +17,8 @@ from tiny import llama, word_tokenizer
 
 def test_padded_output_layers_emit_only_real_tokens():
     tokenizer = word_tokenizer(64)
-    padded, exact = HFModel(llama(vocab_size=80), tokenizer), HFModel(llama(vocab_size=64), tokenizer)
+    padded = HFModel(llama(vocab_size=80), tokenizer)
+    exact = HFModel(llama(vocab_size=64), tokenizer)
     assert padded.vocab_size == exact.vocab_size == 64
     assert extend(Step(padded.open(), [1, 2])).logits.shape == (2, 64)
     check_same_tokens(padded.tokenizer, exact.tokenizer, 64, 64)
@@ -46,11 +47,16 @@ def test_two_swapped_ids_are_named_with_their_tokens():
 
 
 def test_an_entirely_other_tokenizer_is_called_so():
-    with pytest.raises(VocabularyMismatchError, match=r"another tokenizer altogether \(64 of 64 ids.*use_heterogeneous_vocab"):
+    with pytest.raises(
+        VocabularyMismatchError,
+        match=r"another tokenizer altogether \(64 of 64 ids.*use_heterogeneous_vocab",
+    ):
         check_same_tokens(word_tokenizer(), word_tokenizer(prefix="v"), 64, 64)
 
 
-@pytest.mark.parametrize("tokenizers", [(None, None), (word_tokenizer(), None), (None, word_tokenizer())])
+@pytest.mark.parametrize(
+    "tokenizers", [(None, None), (word_tokenizer(), None), (None, word_tokenizer())]
+)
 def test_without_both_tokenizers_sizes_may_differ_by_padding(tokenizers):
     check_same_tokens(*tokenizers, 64, 80)
     check_same_tokens(*tokenizers, 152064, 151936)

@@ -1,4 +1,5 @@
-"""The chance that a text's token was an accepted draft, rule by rule: foretold from texts, and what the decoder then does."""
+"""The chance that a text's token was an accepted draft, rule by rule: foretold from texts, and what
+the decoder then does."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ COUNT, TOKENS = 250, 20
 
 
 def foretold_and_decoded(config: dict[str, Any], tree: str | None = None) -> tuple[float, float]:
-    """Tokens a round over COUNT texts of TOKENS tokens: from texts of the target, and by decoding other ones."""
+    """Tokens a round over COUNT texts of TOKENS tokens: from texts of the target, and by decoding
+    other ones."""
     return _foretold_and_decoded(tuple(config.items()), tree)
 
 
@@ -36,7 +38,9 @@ def rate(traces: Sequence[Trace]) -> float:
 
 
 @cache
-def _foretold_and_decoded(items: tuple[tuple[str, Any], ...], tree: str | None) -> tuple[float, float]:
+def _foretold_and_decoded(
+    items: tuple[tuple[str, Any], ...], tree: str | None
+) -> tuple[float, float]:
     target, draft, config = TableModel(TARGET), TableModel(DRAFT), dict(items)
     whole = {"method": "draft_model", "model": "D"} | config | ({"tree": tree} if tree else {})
     candidate = Candidate(SpeculativeConfig.from_dict(whole), draft)
@@ -46,8 +50,13 @@ def _foretold_and_decoded(items: tuple[tuple[str, Any], ...], tree: str | None) 
     traces = readings.trees(TreeShape.parse(tree)) if tree else readings.chains(3)
     given = whole if tree else whole | {"num_speculative_tokens": 3}
     decoder = SpeculativeDecoder(draft, target, speculative_config=given)
-    results = [decoder.generate([i % 6], SamplingParams(max_tokens=TOKENS, seed=5000 + i)) for i in range(COUNT)]
-    return rate(traces), sum(len(r.token_ids) for r in results) / sum(len(r.rounds) for r in results)
+    results = [
+        decoder.generate([i % 6], SamplingParams(max_tokens=TOKENS, seed=5000 + i))
+        for i in range(COUNT)
+    ]
+    return rate(traces), sum(len(r.token_ids) for r in results) / sum(
+        len(r.rounds) for r in results
+    )
 
 
 @pytest.mark.parametrize(
@@ -87,16 +96,24 @@ def test_sampled_trees_are_foretold_under_every_rule(config: dict[str, Any]) -> 
 
 
 def test_the_best_tree_is_looked_for_by_the_chances_of_as_many_siblings() -> None:
-    """Under `greedy_k` a lone sibling is a draw, and of two the first is the likeliest token: the place is not all."""
+    """Under `greedy_k` a lone sibling is a draw, and of two the first is the likeliest token: the
+    place is not all."""
     target, draft = TableModel(TARGET), TableModel(DRAFT)
-    config = SpeculativeConfig.from_dict({"method": "draft_model", "model": "D", "rule": "greedy_k"})
+    config = SpeculativeConfig.from_dict(
+        {"method": "draft_model", "model": "D", "rule": "greedy_k"}
+    )
     candidate = Candidate(config, draft, ("best",))
     params = SamplingParams(max_tokens=TOKENS, seed=11)
     texts = write_answers(target, [(i % 6,) for i in range(30)], params)
     readings = candidate.read(target, texts, params, 3, lambda *_: None)
     found = readings.best_shape(Costs((PassTimes(10, {n: (1.0,) for n in range(1, 14)}, (0.0,)),)))
-    assert found is not None and len(found) == 12 and not found.is_chain, "nodes cost nothing here, and so there are many"
-    tokens = {shape: rate(readings.trees(shape)) for shape in (found, TreeShape.parse("3,3"), TreeShape.parse("2,2,1"))}
+    assert found is not None and len(found) == 12 and not found.is_chain, (
+        "nodes cost nothing here, and so there are many"
+    )
+    tokens = {
+        shape: rate(readings.trees(shape))
+        for shape in (found, TreeShape.parse("3,3"), TreeShape.parse("2,2,1"))
+    }
     assert tokens[found] == max(tokens.values())
     alone = np.mean([t.accept[:, 0].mean() for t in readings.trees(TreeShape.parse("1,1"))])
     first = np.mean([t.accept[:, 0].mean() for t in readings.trees(TreeShape.parse("2,1"))])
@@ -131,7 +148,11 @@ def test_the_coupled_coin_is_the_share_of_noises_on_which_both_agree() -> None:
 
 
 def test_rules_that_plan_does_not_know_are_refused() -> None:
-    for judge in (lambda: Judge("typical"), lambda: Judge("typical", fixed=True), lambda: Judge("block", width=3)):
+    for judge in (
+        lambda: Judge("typical"),
+        lambda: Judge("typical", fixed=True),
+        lambda: Judge("block", width=3),
+    ):
         with pytest.raises(UsageError, match="measure it with bench"):
             judge()
     with pytest.raises(UsageError, match="verifies no without_replacement siblings"):

@@ -1,4 +1,5 @@
-"""alpha_per_position: against the sum by hand, the decoder's own overlaps, and everything that cannot be."""
+"""alpha_per_position: against the sum by hand, the decoder's own overlaps, and everything that
+cannot be."""
 
 from __future__ import annotations
 
@@ -18,7 +19,10 @@ IDS = [3, 10, 17, 24, 31, 38, 45, 52, 59, 2, 9, 16]
 
 def by_hand(target, draft, ids, n_prompt, temperature=1.0, vocab=None):
     """One uncached pass each, the two softmaxes, and the sum of the smaller."""
-    p, q = (torch.softmax(fresh_logits(m, ids)[n_prompt - 1 : -1, :vocab].double() / temperature, -1) for m in (target, draft))
+    p, q = (
+        torch.softmax(fresh_logits(m, ids)[n_prompt - 1 : -1, :vocab].double() / temperature, -1)
+        for m in (target, draft)
+    )
     return torch.minimum(p, q).sum(-1).numpy()
 
 
@@ -35,7 +39,14 @@ def test_it_is_the_sum_of_the_smaller_probabilities(temperature, n_prompt):
 def test_ids_come_in_any_form():
     target, draft = HFModel(llama()), HFModel(llama(seed=3))
     once = alpha_per_position(target, draft, IDS, 4)
-    for ids in (tuple(IDS), np.array(IDS), torch.tensor(IDS), torch.tensor([IDS]), [IDS], np.array([IDS])):
+    for ids in (
+        tuple(IDS),
+        np.array(IDS),
+        torch.tensor(IDS),
+        torch.tensor([IDS]),
+        [IDS],
+        np.array([IDS]),
+    ):
         assert np.array_equal(alpha_per_position(target, draft, ids, 4), once)
 
 
@@ -53,7 +64,9 @@ def test_no_more_rows_than_that_are_asked_for_and_every_token_is_read_once(monke
     model = TableModel(np.full((64, 64), 1 / 64))
     inner = model.extend_many
     monkeypatch.setattr(
-        model, "extend_many", lambda steps: [seen.append((s.tokens, len(s.rows))) or inner([s])[0] for s in steps]
+        model,
+        "extend_many",
+        lambda steps: [seen.append((s.tokens, len(s.rows))) or inner([s])[0] for s in steps],
     )
     alpha_per_position(model, TableModel(np.full((64, 64), 1 / 64)), IDS, 3)
     assert [rows for _, rows in seen] == [4, 4, 1]
@@ -146,13 +159,23 @@ def test_what_does_not_fit_is_named(arguments, sentence):
 
 def test_models_over_other_tokens_are_refused():
     with pytest.raises(VocabularyMismatchError, match="more than padding"):
-        alpha_per_position(TableModel(np.full((64, 64), 1 / 64)), TableModel([[0.5, 0.5]] * 2), [0, 1, 0], 1)
-    pair = HFModel(llama(), word_tokenizer(64)), HFModel(llama(seed=3), word_tokenizer(64, swapped=(3, 5)))
+        alpha_per_position(
+            TableModel(np.full((64, 64), 1 / 64)), TableModel([[0.5, 0.5]] * 2), [0, 1, 0], 1
+        )
+    pair = (
+        HFModel(llama(), word_tokenizer(64)),
+        HFModel(llama(seed=3), word_tokenizer(64, swapped=(3, 5))),
+    )
     with pytest.raises(VocabularyMismatchError, match=r"id 3 is 'w3' and 'w5'"):
         alpha_per_position(*pair, IDS, 2)
-    with pytest.raises(UsageError, match="a model is a transformers module or a LanguageModel, not str"):
+    with pytest.raises(
+        UsageError, match="a model is a transformers module or a LanguageModel, not str"
+    ):
         alpha_per_position("gpt2", "gpt2-medium", IDS, 2)
 
 
 def test_it_is_public():
-    assert draftproof.alpha_per_position is alpha.alpha_per_position and "alpha_per_position" in draftproof.__all__
+    assert (
+        draftproof.alpha_per_position is alpha.alpha_per_position
+        and "alpha_per_position" in draftproof.__all__
+    )

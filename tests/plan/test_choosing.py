@@ -1,4 +1,5 @@
-"""Drafters that are chosen round by round, over a recorded text: the rounds are those of a real run."""
+"""Drafters that are chosen round by round, over a recorded text: the rounds are those of a real
+run."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ from random_heads import random_head, random_state
 
 LAWS = np.random.default_rng(5).dirichlet(np.full(8, 0.2), size=8)
 TARGET = TableModel(LAWS, name="target", hidden=random_state)
-DRAFT = TableModel(0.6 * LAWS + 0.4 * np.random.default_rng(6).dirichlet(np.full(8, 0.3), size=8), name="draft")
+DRAFT = TableModel(
+    0.6 * LAWS + 0.4 * np.random.default_rng(6).dirichlet(np.full(8, 0.3), size=8), name="draft"
+)
 COSTS = {"verify": {"1": 1.0, "4": 1.2, "17": 1.6}, "draft": 0.05, "read": 0.002, "prompt": 0.02}
 FREE = RoundCosts.from_dict(COSTS)
 PROMPT = (0, 1, 2, 3, 0, 1)
@@ -40,15 +43,20 @@ DRAFTERS = {
     "suffix": lambda: Suffix(),
     "head": lambda: Eagle(random_head("eagle3"), "greedy", name="eagle3"),
     "suffix and ngram": lambda: Auto({"suffix": Suffix(), "ngram": NGram()}),
-    "suffix and head": lambda: Auto({"suffix": Suffix(), "eagle3": Eagle(random_head("eagle3"), "greedy", name="eagle3")}),
-    "suffix and a model": lambda: Auto({"suffix": Suffix(), "draft_model": DraftModel(DRAFT, "greedy")}),
+    "suffix and head": lambda: Auto(
+        {"suffix": Suffix(), "eagle3": Eagle(random_head("eagle3"), "greedy", name="eagle3")}
+    ),
+    "suffix and a model": lambda: Auto(
+        {"suffix": Suffix(), "draft_model": DraftModel(DRAFT, "greedy")}
+    ),
 }
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 @pytest.mark.parametrize("name", DRAFTERS)
 def test_rounds_are_those_of_a_real_run(name: str, temperature: float) -> None:
-    """Drafter, length, reason and tokens of every one of them, under survival lengths and auto-off."""
+    """Drafter, length, reason and tokens of every one of them, under survival lengths and
+    auto-off."""
     config = {"num_speculative_tokens": 8, "adaptive": "survival", "costs": COSTS, "rule": "match"}
     made = SpeculativeDecoder(DRAFTERS[name](), TARGET, speculative_config=config)
     met: set[str | None] = set()
@@ -62,7 +70,8 @@ def test_rounds_are_those_of_a_real_run(name: str, temperature: float) -> None:
         walked = walk(made.drafter, controller, TARGET, text, params, 8)
         found = walked.rounds
         real = [
-            replace(r, seconds=f.seconds, overlaps=(), reads_prompt=False) for r, f in zip(result.rounds, found, strict=True)
+            replace(r, seconds=f.seconds, overlaps=(), reads_prompt=False)
+            for r, f in zip(result.rounds, found, strict=True)
         ]
         assert found == real
         assert sum(walked.times) >= len(found)
@@ -70,24 +79,33 @@ def test_rounds_are_those_of_a_real_run(name: str, temperature: float) -> None:
     assert len(met) == len(made.drafter.members)
 
 
-DRAWN = SpeculativeConfig.from_dict({"method": "draft_model", "model": "D", "num_speculative_tokens": 3})
+DRAWN = SpeculativeConfig.from_dict(
+    {"method": "draft_model", "model": "D", "num_speculative_tokens": 3}
+)
 
 
 @pytest.mark.parametrize("rule", ["token", "match"])
 def test_drawn_drafts_are_accepted_as_often_as_the_exact_expectation_says(rule: str) -> None:
-    """Mean rounds of 1,500 walks of one text at a fixed length, against the exact chain of `expect`: a right walk is more than
-    4.5 standard errors off with a chance of 1e-5; a walk 5% off in its rounds is missed with one below 1e-6."""
+    """Mean rounds of 1,500 walks of one text at a fixed length, against the exact chain of
+    `expect`: a right walk is more than 4.5 standard errors off with a chance of 1e-5; a walk 5% off
+    in its rounds is missed with one below 1e-6."""
     candidate = Candidate(replace(DRAWN, rule=rule), DRAFT)
     params = SamplingParams(max_tokens=20, seed=1, temperature=1.0)
     result = candidate.decoder(TARGET).plain.generate(PROMPT, params)
     text = Text(result.prompt_token_ids, result.token_ids)
     (judge,) = candidate.judges(TARGET, params)
-    exact = expect(candidate.read(TARGET, [text], params, 3, lambda *_: None).chains(3)[0], 3).num_rounds
+    exact = expect(
+        candidate.read(TARGET, [text], params, 3, lambda *_: None).chains(3)[0], 3
+    ).num_rounds
     rng = np.random.default_rng(0)
     rounds = []
     for _ in range(1500):
-        controller = LengthController([Member("draft_model", LENGTHS["fixed"].make(FREE), FREE, auto_off=False)])
-        walked = walk(candidate.drafter(TARGET), controller, TARGET, text, params, 3, judge=judge, rng=rng)
+        controller = LengthController(
+            [Member("draft_model", LENGTHS["fixed"].make(FREE), FREE, auto_off=False)]
+        )
+        walked = walk(
+            candidate.drafter(TARGET), controller, TARGET, text, params, 3, judge=judge, rng=rng
+        )
         rounds.append(len(walked.rounds))
     error = np.std(rounds) / np.sqrt(len(rounds))
     assert error < 0.01 * exact
@@ -95,7 +113,9 @@ def test_drawn_drafts_are_accepted_as_often_as_the_exact_expectation_says(rule: 
 
 
 def test_drawn_drafts_need_a_judge_and_a_rule_of_single_coins() -> None:
-    made = SpeculativeDecoder(DraftModel(TARGET), TARGET, speculative_config={"adaptive": "survival", "costs": COSTS})
+    made = SpeculativeDecoder(
+        DraftModel(TARGET), TARGET, speculative_config={"adaptive": "survival", "costs": COSTS}
+    )
     assert made.drafter is not None
     controller = length_controller(made.config, made.drafter)
     assert controller is not None
@@ -112,7 +132,8 @@ def encoded(seed: int) -> Encoded:
 
 def test_a_plan_of_auto_has_the_rounds_of_real_runs() -> None:
     """Greedy: the same texts, so tokens a round are not estimated but known."""
-    params, prompts = SamplingParams(max_tokens=60, seed=0, temperature=0.0), [encoded(seed) for seed in range(6)]
+    params = SamplingParams(max_tokens=60, seed=0, temperature=0.0)
+    prompts = [encoded(seed) for seed in range(6)]
     candidate = Candidate(SpeculativeConfig.from_dict(AUTO))
     document = plan_document(make_plan(TARGET, [candidate], prompts, params, (1, 2)), {})
     (choice,) = document["choices"]
@@ -127,10 +148,12 @@ def test_a_plan_of_auto_has_the_rounds_of_real_runs() -> None:
 
 
 def test_sampled_drafts_of_auto_bring_what_real_runs_do() -> None:
-    """Tokens a round of 40 sampled texts with 6 walks each, against real runs of other seeds: 5 standard errors of the real
-    runs' mean; a plan 10% off would be missed with a chance below 1e-4."""
+    """Tokens a round of 40 sampled texts with 6 walks each, against real runs of other seeds: 5
+    standard errors of the real runs' mean; a plan 10% off would be missed with a chance below
+    1e-4."""
     config = SpeculativeConfig.from_dict({**AUTO, "model": "D", "rule": "token"})
-    candidate, params = Candidate(config, DRAFT), SamplingParams(max_tokens=40, seed=0, temperature=1.0)
+    candidate = Candidate(config, DRAFT)
+    params = SamplingParams(max_tokens=40, seed=0, temperature=1.0)
     prompts = [encoded(seed) for seed in range(8)]
     plan = make_plan(TARGET, [candidate], prompts, params, (1, 2), answers=5)
     decoder = candidate.decoder(TARGET)
@@ -148,11 +171,26 @@ def test_sampled_drafts_of_auto_bring_what_real_runs_do() -> None:
     [
         ({}, (1, 4), "for one text at a time"),
         ({"adaptive": "live"}, (1,), "follows the clock"),
-        ({"drafters": ["suffix", "lookahead"]}, (1,), "cannot predict 'lookahead' among the drafters of auto"),
+        (
+            {"drafters": ["suffix", "lookahead"]},
+            (1,),
+            "cannot predict 'lookahead' among the drafters of auto",
+        ),
         ({"model": "D", "rule": "block"}, (1,), "under the rules token and match, not block"),
     ],
 )
-def test_what_cannot_be_predicted_of_auto_is_refused(changes: dict[str, object], batch: tuple[int, ...], said: str) -> None:
-    candidate = Candidate(SpeculativeConfig.from_dict(AUTO | changes), DRAFT if "model" in changes else None)
+def test_what_cannot_be_predicted_of_auto_is_refused(
+    changes: dict[str, object], batch: tuple[int, ...], said: str
+) -> None:
+    candidate = Candidate(
+        SpeculativeConfig.from_dict(AUTO | changes), DRAFT if "model" in changes else None
+    )
     with pytest.raises(UsageError, match=said):
-        make_plan(TARGET, [candidate], [encoded(0)], SamplingParams(max_tokens=8, seed=0), (1, 2), batch=batch)
+        make_plan(
+            TARGET,
+            [candidate],
+            [encoded(0)],
+            SamplingParams(max_tokens=8, seed=0),
+            (1, 2),
+            batch=batch,
+        )

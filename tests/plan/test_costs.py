@@ -1,4 +1,5 @@
-"""Costs by an injected clock: passes in turns, drift between visits, the loop around the passes, levels of a tree."""
+"""Costs by an injected clock: passes in turns, drift between visits, the loop around the passes,
+levels of a tree."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ def test_passes_are_timed_in_turns_and_the_first_turn_is_left_out() -> None:
         timer = PassTimer(model, (1, 2, 3), 5, TableModel(TARGET), batch=batch, clock=clock)
         visits = tuple(timer.visit(repeats=3) for _ in range(2))
         timer.close()
-        assert sorted(visits[0].target) == [1, 2, 3, 4, 5] and all(t == (1.0,) * 3 for t in visits[0].target.values())
+        assert sorted(visits[0].target) == [1, 2, 3, 4, 5] and all(
+            t == (1.0,) * 3 for t in visits[0].target.values()
+        )
         found = Costs(visits)
         assert (
             len(visits[0].draft) == 9
@@ -39,11 +42,14 @@ def test_passes_are_timed_in_turns_and_the_first_turn_is_left_out() -> None:
 
 
 def test_drift_is_what_visits_differ_by_and_widens_the_interval() -> None:
-    """A machine on which drafts and long passes are 30% dearer or cheaper from one visit to the next."""
-    assert costs(0.1, 0.1).drift() == pytest.approx(0, abs=1e-9) and costs(0.1, 0.1, noise=0.3).drift() == pytest.approx(
-        0.31, abs=0.02
+    """A machine on which drafts and long passes are 30% dearer or cheaper from one visit to the
+    next."""
+    assert costs(0.1, 0.1).drift() == pytest.approx(0, abs=1e-9) and costs(
+        0.1, 0.1, noise=0.3
+    ).drift() == pytest.approx(0.31, abs=0.02)
+    steady, drifting = (
+        plan_of(0.8, costs(0.1, 0.1, noise=noise), (4,)).choices[0].speedup for noise in (0.0, 0.2)
     )
-    steady, drifting = (plan_of(0.8, costs(0.1, 0.1, noise=noise), (4,)).choices[0].speedup for noise in (0.0, 0.2))
     assert steady.high - steady.low < drifting.high - drifting.low
 
 
@@ -65,7 +71,9 @@ def test_the_cost_outside_forwards_is_a_line_that_does_not_fall() -> None:
 def test_a_trees_rounds_cost_their_levels_and_their_nodes() -> None:
     shape = TreeShape.from_levels([2, 2])
     passes = draft_passes(shape, costs(0.1, 0.1))
-    assert passes[2] == pytest.approx(1.0) and passes[6] == pytest.approx(1.0 + 1.1)  # the second pass reads two tokens
+    assert passes[2] == pytest.approx(1.0) and passes[6] == pytest.approx(
+        1.0 + 1.1
+    )  # the second pass reads two tokens
     places = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0], [1.0, 0.0]])
     trace = trace_of_tree(lambda count: places[:, :count], np.ones(4), shape)
     assert trace.nodes is not None and trace.nodes.tolist() == [6, 6, 2, 0]

@@ -1,4 +1,5 @@
-"""Two models read one text block by block: where a block begins changes nothing, penalties over the answer included."""
+"""Two models read one text block by block: where a block begins changes nothing, penalties over the
+answer included."""
 
 from __future__ import annotations
 
@@ -11,12 +12,17 @@ from draftproof.plan.acceptance import Judge
 from draftproof.plan.forcing import Text, force
 
 RNG = np.random.default_rng(3)
-TARGET, DRAFT = (TableModel(RNG.dirichlet(np.full(6, 0.7), size=6), name=name) for name in ("target", "draft"))
+TARGET, DRAFT = (
+    TableModel(RNG.dirichlet(np.full(6, 0.7), size=6), name=name) for name in ("target", "draft")
+)
 TEXT = Text((0, 1), (2, 2, 5, 1, 2, 0, 5, 5, 3))
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.0])
-@pytest.mark.parametrize("penalty", [{"repetition_penalty": 1.8}, {"frequency_penalty": 0.9}, {"bad_words_ids": [[2, 2]]}])
+@pytest.mark.parametrize(
+    "penalty",
+    [{"repetition_penalty": 1.8}, {"frequency_penalty": 0.9}, {"bad_words_ids": [[2, 2]]}],
+)
 def test_a_block_knows_the_answer_before_it(monkeypatch, penalty, temperature):
     params = SamplingParams(temperature=temperature, **penalty)
     judges = [Judge("match"), Judge("token")]

@@ -1,4 +1,5 @@
-"""The chance of each sibling, rule by rule: against formulas written apart, against enumerated rounds, against shared noise."""
+"""The chance of each sibling, rule by rule: against formulas written apart, against enumerated
+rounds, against shared noise."""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ def pair(seed: int, vocab: int) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize(("rule", "selection"), KINDS)
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_chances_times_the_targets_law_are_the_masses_of_the_formulas(rule: str, selection: str, count: int) -> None:
+def test_chances_times_the_targets_law_are_the_masses_of_the_formulas(
+    rule: str, selection: str, count: int
+) -> None:
     for seed in range(9):
         p, q = pair(seed, 4)
         masses = accepted_children(rule, selection, p, q, count)
@@ -49,9 +52,11 @@ def test_chances_times_the_targets_law_are_the_masses_of_the_formulas(rule: str,
             assert np.allclose(found, masses[:, token], rtol=0, atol=1e-12), (seed, token)
 
 
-def enumerated_tokens(rule: str, selection: str, shape: TreeShape, target: np.ndarray, draft: np.ndarray) -> float:
-    """Expected emitted tokens of one round after token 0, over every draft and every coin of the rule; laws [v, v] by the last
-    token."""
+def enumerated_tokens(
+    rule: str, selection: str, shape: TreeShape, target: np.ndarray, draft: np.ndarray
+) -> float:
+    """Expected emitted tokens of one round after token 0, over every draft and every coin of the
+    rule; laws [v, v] by the last token."""
 
     class Rows:
         def __init__(self, tree):
@@ -64,7 +69,9 @@ def enumerated_tokens(rule: str, selection: str, shape: TreeShape, target: np.nd
             return chance.draw_target(self.row(node), 100 + node)
 
     def run(chance):
-        builder = DraftBuilder(chance, depth=shape.depth, vocab_size=len(target), max_nodes=len(shape))
+        builder = DraftBuilder(
+            chance, depth=shape.depth, vocab_size=len(target), max_nodes=len(shape)
+        )
         placed = {ROOT: ROOT}
         for parent, children in shape.children.items():
             if parent in placed:
@@ -77,8 +84,11 @@ def enumerated_tokens(rule: str, selection: str, shape: TreeShape, target: np.nd
     return sum(outcome.probability * tokens for outcome, tokens in outcomes(run, 5))
 
 
-def foretold_tokens(rule: str, selection: str, shape: TreeShape, target: np.ndarray, draft: np.ndarray) -> float:
-    """The same from every text that the target can write: the first round's levels, weighed by the text's probability."""
+def foretold_tokens(
+    rule: str, selection: str, shape: TreeShape, target: np.ndarray, draft: np.ndarray
+) -> float:
+    """The same from every text that the target can write: the first round's levels, weighed by the
+    text's probability."""
     width = max(len(children) for children in shape.children.values())
     judge = Judge(rule, width=width, selection=selection)
     total = 0.0
@@ -94,7 +104,9 @@ def foretold_tokens(rule: str, selection: str, shape: TreeShape, target: np.ndar
 
 @pytest.mark.parametrize("parents", [(-1, -1, 0), (-1, -1, 0, 0), (-1, -1, 0, 1, 1)], ids=str)
 @pytest.mark.parametrize(("rule", "selection"), KINDS)
-def test_a_round_is_foretold_as_enumerating_the_rule_has_it(rule: str, selection: str, parents: tuple[int, ...]) -> None:
+def test_a_round_is_foretold_as_enumerating_the_rule_has_it(
+    rule: str, selection: str, parents: tuple[int, ...]
+) -> None:
     rng = np.random.default_rng(len(parents))
     target = rng.dirichlet(np.ones(3), size=3)
     draft = 0.5 * target + 0.5 * rng.dirichlet(np.ones(3), size=3)
@@ -103,9 +115,12 @@ def test_a_round_is_foretold_as_enumerating_the_rule_has_it(rule: str, selection
     assert foretold_tokens(rule, selection, shape, target, draft) == pytest.approx(exact, abs=1e-12)
 
 
-@pytest.mark.parametrize(("selection", "count"), [("without_replacement", 3), ("top_k_plus_one", 3), ("iid", 2)])
+@pytest.mark.parametrize(
+    ("selection", "count"), [("without_replacement", 3), ("top_k_plus_one", 3), ("iid", 2)]
+)
 def test_coupled_siblings_are_where_shared_noise_puts_them(selection: str, count: int) -> None:
-    """400,000 noises: shares are known to 0.0025 where the token came 40,000 times; a gap of 0.015 is below 1e-8."""
+    """400,000 noises: shares are known to 0.0025 where the token came 40,000 times; a gap of 0.015
+    is below 1e-8."""
     p, q = pair(1, 5)
     noise = np.random.default_rng(0).exponential(size=(400_000, 5))
     ours = np.argmin(noise / p, axis=1)
@@ -121,14 +136,18 @@ def test_coupled_siblings_are_where_shared_noise_puts_them(selection: str, count
             checked += 1
             first = np.where((chosen == token).any(axis=1), (chosen == token).argmax(axis=1), -1)
             shares = [float((first == place).mean()) for place in range(count)]
-            assert sibling_chances("gumbel", selection, p, q, token, count) == pytest.approx(shares, abs=0.015)
+            assert sibling_chances("gumbel", selection, p, q, token, count) == pytest.approx(
+                shares, abs=0.015
+            )
     assert checked >= 2
 
 
 def test_the_first_coupled_sibling_is_the_coupled_chain() -> None:
     p, q = pair(2, 6)
     chain = Judge("gumbel").laws(np.tile(p, (6, 1)), np.tile(q, (6, 1)), np.arange(6))[:, 0]
-    tree = [sibling_chances("gumbel", "without_replacement", p, q, token, 2)[0] for token in range(6)]
+    tree = [
+        sibling_chances("gumbel", "without_replacement", p, q, token, 2)[0] for token in range(6)
+    ]
     assert tree == pytest.approx(chain.tolist(), abs=1e-12)
     assert not coupled_weights(p, np.where(np.arange(6) == 0, 0.0, q), 0).any(), (
         "a token that is never drafted is never a sibling"
@@ -136,12 +155,15 @@ def test_the_first_coupled_sibling_is_the_coupled_chain() -> None:
 
 
 def test_many_earlier_siblings_are_drawn_and_the_mean_is_right() -> None:
-    """60 tokens, three siblings: the earliest is drawn. Over 300 seeds the mean is within 5 errors of the whole sum."""
+    """60 tokens, three siblings: the earliest is drawn. Over 300 seeds the mean is within 5 errors
+    of the whole sum."""
     rng = np.random.default_rng(0)
     p, q = rng.dirichlet(np.full(60, 0.3)), rng.dirichlet(np.full(60, 0.3))
     token = int(np.argmax(p))
     exact = accepted_children("rrs", "without_replacement", p, q, 3)[:, token] / p[token]
-    found = np.array([sibling_chances("rrs", "without_replacement", p, q, token, 3, seed) for seed in range(300)])
+    found = np.array(
+        [sibling_chances("rrs", "without_replacement", p, q, token, 3, seed) for seed in range(300)]
+    )
     error = found.std(axis=0) / 300**0.5
     assert np.all(np.abs(found.mean(axis=0) - exact) <= 5 * error + 1e-12)
     assert found[:, :2] == pytest.approx(np.tile(exact[:2], (300, 1)), abs=1e-12)

@@ -1,4 +1,5 @@
-"""Passes of 1 to 32 tokens at the contexts that texts meet: which contexts, how far, and that nothing is left open."""
+"""Passes of 1 to 32 tokens at the contexts that texts meet: which contexts, how far, and that
+nothing is left open."""
 
 from __future__ import annotations
 
@@ -31,13 +32,17 @@ def test_both_ends_of_a_reading_or_the_middle_of_a_short_one() -> None:
 def test_every_context_is_told_of_and_timed_up_to_32_tokens() -> None:
     told: list[tuple[str, int, int]] = []
     found = survey(TableModel(TABLE), texts((4, 3), (40, 8)), 1024, lambda *what: told.append(what))
-    assert list(found) == [8, 44] and told == [(f"timing passes of up to {module.LONGEST_PASS} tokens", i, 2) for i in range(2)]
+    assert list(found) == [8, 44] and told == [
+        (f"timing passes of up to {module.LONGEST_PASS} tokens", i, 2) for i in range(2)
+    ]
     for curve in found.values():
         assert curve.tokens[0] == 1 and curve.tokens[-1] == 32 and curve.ratios[0] == 1
 
 
 @pytest.mark.parametrize("limit", [2, 6, 20, 64])
-def test_it_stays_within_the_model_s_context_and_closes_what_it_opens(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_stays_within_the_model_s_context_and_closes_what_it_opens(
+    limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model, opened = TableModel(TABLE, max_length=limit), []
     real = model.open
 
@@ -59,8 +64,13 @@ def test_the_page_says_what_passes_cost_at_each_context() -> None:
     ratios = {str(n): float(curve(n)) for n in range(1, 33)}
     data = {
         "drafters": [],
-        "verify_curves": [{"context": 120, "ratios": ratios}, {"context": 700, "ratios": {"1": 1.0, "2": 1.25}}],
+        "verify_curves": [
+            {"context": 120, "ratios": ratios},
+            {"context": 700, "ratios": {"1": 1.0, "2": 1.25}},
+        ],
     }
     first, second = cost_result(data).notes
-    assert first.startswith("behind 120 tokens") and "5: 1.50" in first and first.endswith("32: 3.00")
+    assert (
+        first.startswith("behind 120 tokens") and "5: 1.50" in first and first.endswith("32: 3.00")
+    )
     assert second.endswith("single steps: 2: 1.25")

@@ -1,4 +1,5 @@
-"""Results held against each other: what was foretold beside what was measured, and runs side by side."""
+"""Results held against each other: what was foretold beside what was measured, and runs side by
+side."""
 
 from __future__ import annotations
 
@@ -47,8 +48,16 @@ def plan(point: float, *, config: Any = None, tree: Any = None, **changes: Any) 
         }
         for k in (2, 4)
     ]
-    drafters = [{"drafter": "ngram", "config": config or {"method": "ngram", "num_speculative_tokens": 5}}]
-    document = {"format": "draftproof.plan", "choices": choices, "drafters": drafters, "provenance": WHERE, "params": PARAMS}
+    drafters = [
+        {"drafter": "ngram", "config": config or {"method": "ngram", "num_speculative_tokens": 5}}
+    ]
+    document = {
+        "format": "draftproof.plan",
+        "choices": choices,
+        "drafters": drafters,
+        "provenance": WHERE,
+        "params": PARAMS,
+    }
     return document | changes
 
 
@@ -56,7 +65,12 @@ def test_an_arm_stands_beside_the_choice_that_foretold_it() -> None:
     found = foretold_result([("p.json", plan(1.05)), ("b.json", bench(1.0))])
     assert found is not None
     (row,) = found.rows
-    assert row["drafts"] == 4 and row["measured"] == 1.0 and row["difference"] == "+5%" and row["inside"] == "yes"
+    assert (
+        row["drafts"] == 4
+        and row["measured"] == 1.0
+        and row["difference"] == "+5%"
+        and row["inside"] == "yes"
+    )
     assert row["results"] == "p.json, b.json" and "1 of 1 measured" in found.notes[0]
     missed = foretold_result([("p.json", plan(1.5)), ("b.json", bench(1.0))])
     assert missed is not None and missed.rows[0]["inside"] == "no" and "0 of 1" in missed.notes[0]
@@ -74,12 +88,18 @@ def test_an_arm_stands_beside_the_choice_that_foretold_it() -> None:
         ({}, {"config": {"method": "ngram", "num_speculative_tokens": 4, "adaptive": True}}),
     ],
 )
-def test_what_was_not_foretold_is_not_held_against_a_plan(plan_changes: Any, bench_changes: Any) -> None:
-    assert foretold_result([("p", plan(1.05, **plan_changes)), ("b", bench(1.0, **bench_changes))]) is None
+def test_what_was_not_foretold_is_not_held_against_a_plan(
+    plan_changes: Any, bench_changes: Any
+) -> None:
+    assert (
+        foretold_result([("p", plan(1.05, **plan_changes)), ("b", bench(1.0, **bench_changes))])
+        is None
+    )
 
 
 def test_runs_stand_side_by_side_and_say_in_what_they_differ() -> None:
-    first, second = bench(1.2), bench(1.4, provenance=WHERE | {"commit": "b"}, prompts=[{"workload": "code"}] * 2)
+    first = bench(1.2)
+    second = bench(1.4, provenance=WHERE | {"commit": "b"}, prompts=[{"workload": "code"}] * 2)
     found = measured_result([("a", first), ("b", second)])
     assert found is not None
     assert [(row["name"], row["result"]) for row in found.rows] == [
@@ -93,7 +113,9 @@ def test_runs_stand_side_by_side_and_say_in_what_they_differ() -> None:
     ]
     assert "nothing that was recorded" in differing([("a", first), ("b", first)])[0]
     assert measured_result([("a", first), ("p", plan(1.0))]) is None
-    pages = [section(result) for result in comparisons([("a", first), ("b", second), ("p", plan(1.0))])]
+    pages = [
+        section(result) for result in comparisons([("a", first), ("b", second), ("p", plan(1.0))])
+    ]
     assert len(pages) == 2 and all("<svg" in page for page in pages)
 
 
@@ -113,20 +135,32 @@ def test_every_result_has_a_look_of_its_own_and_every_arm_a_row() -> None:
 
 def test_every_drafter_that_was_foretold_is_drawn() -> None:
     """Ten draft models of one method are ten drafters."""
-    configs = [{"method": "draft_model", "model": f"/models/m{i}", "num_speculative_tokens": 4} for i in range(10)]
+    configs = [
+        {"method": "draft_model", "model": f"/models/m{i}", "num_speculative_tokens": 4}
+        for i in range(10)
+    ]
     whole = [plan(1.05, config=config) for config in configs]
     for one, config in zip(whole, configs, strict=True):
         name = f"draft_model {config['model']}"
         one["drafters"][0]["drafter"] = name
-        one["choices"] = [choice | {"drafter": name, "method": "draft_model"} for choice in one["choices"]]
+        one["choices"] = [
+            choice | {"drafter": name, "method": "draft_model"} for choice in one["choices"]
+        ]
     document = bench(1.0)
-    arms = [document["arms"][1] | {"name": f"a{i}", "config": config} for i, config in enumerate(configs)]
+    arms = [
+        document["arms"][1] | {"name": f"a{i}", "config": config}
+        for i, config in enumerate(configs)
+    ]
     plans: list[tuple[str, dict[str, Any]]] = [(f"p{i}", one) for i, one in enumerate(whole)]
     found = foretold_result([*plans, ("b", document | {"arms": arms})])
-    assert found is not None and [row["drafter"] for row in found.rows] == [f"m{i}" for i in range(10)]
+    assert found is not None and [row["drafter"] for row in found.rows] == [
+        f"m{i}" for i in range(10)
+    ]
     drawn = Figure()
     found.draw(drawn)
-    assert [text.get_text() for text in drawn.axes[0].get_legend().get_texts()] == [f"m{i}" for i in range(10)]
+    assert [text.get_text() for text in drawn.axes[0].get_legend().get_texts()] == [
+        f"m{i}" for i in range(10)
+    ]
 
 
 def test_styles_do_not_repeat() -> None:

@@ -19,13 +19,16 @@ def draw(figure: Any) -> None:
 
 
 def test_equal_input_gives_equal_bytes(tmp_path: Path) -> None:
-    first, second = save_figure(draw, tmp_path / "a", "same"), save_figure(draw, tmp_path / "b", "same")
+    first = save_figure(draw, tmp_path / "a", "same")
+    second = save_figure(draw, tmp_path / "b", "same")
     assert [path.name for path in first] == ["same.png", "same.svg"]
     for one, other in zip(first, second, strict=True):
         assert one.read_bytes() == other.read_bytes()
 
 
-def test_without_matplotlib_the_install_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_matplotlib_the_install_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(figures, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r"pip install 'draftproof\[plot\]'"):
         save_figure(draw, tmp_path, "x")

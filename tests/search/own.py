@@ -1,8 +1,10 @@
-"""A check that shares nothing with the project's enumerator: its own walk over the outcomes of chance, its own reading of the
-sampling parameters, its own models. The decoder is driven from outside, through `generate` and what users call.
+"""A check that shares nothing with the project's enumerator: its own walk over the outcomes of
+chance, its own reading of the sampling parameters, its own models. The decoder is driven from
+outside, through `generate` and what users call.
 
-Chance is taken over where the decoder makes it. Each key stands for one uniform; a draw cuts [0, 1) at the law's running sums,
-and a key asked for again keeps to the piece it fell into, so shared uniforms are walked as what they are.
+Chance is taken over where the decoder makes it. Each key stands for one uniform; a draw cuts [0, 1)
+at the law's running sums, and a key asked for again keeps to the piece it fell into, so shared
+uniforms are walked as what they are.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ class TooMany(Exception):
 
 @dataclass
 class Outcome:
-    """One way through: `script` says which piece to take at each question, the first one where it ends."""
+    """One way through: `script` says which piece to take at each question, the first one where it
+    ends."""
 
     script: tuple[int, ...]
     taken: list[int] = field(default_factory=list)
@@ -54,7 +57,8 @@ class Outcome:
 
 
 def walk(run: Callable[[], Hashable], most: int) -> tuple[Law, int]:
-    """The law of what `run` returns, and how often a key was asked for again. TooMany beyond `most` outcomes."""
+    """The law of what `run` returns, and how often a key was asked for again. TooMany beyond `most`
+    outcomes."""
     law: Law = {}
     repeats = count = 0
     waiting: list[tuple[int, ...]] = [()]
@@ -73,7 +77,8 @@ def walk(run: Callable[[], Hashable], most: int) -> tuple[Law, int]:
 
 @dataclass
 class OwnChance:
-    """The chance of one round. What belongs to the target is keyed by position, all else by the round and the node."""
+    """The chance of one round. What belongs to the target is keyed by position, all else by the
+    round and the node."""
 
     outcome: Outcome
     stream: Hashable
@@ -90,10 +95,14 @@ class OwnChance:
         return self.outcome.ask(self._key(purpose, node), [min(chance, 1.0)]) == 0
 
     def draw(self, law: Any, purpose: int, node: int) -> int:
-        mass = np.asarray(law.detach().cpu().numpy() if hasattr(law, "detach") else law, dtype=np.float64)
+        mass = np.asarray(
+            law.detach().cpu().numpy() if hasattr(law, "detach") else law, dtype=np.float64
+        )
         assert (mass >= 0).all() and mass.sum() > 0, "no law"
         last = int(np.flatnonzero(mass)[-1])
-        return self.outcome.ask(self._key(purpose, node), (np.cumsum(mass) / mass.sum())[:last].tolist())
+        return self.outcome.ask(
+            self._key(purpose, node), (np.cumsum(mass) / mass.sum())[:last].tolist()
+        )
 
     def draw_draft(self, law: Any, node: int, depth: int) -> int:
         return self.draw(law, 1, node)
@@ -102,7 +111,9 @@ class OwnChance:
         return self.draw(law, 0, depth)
 
     def first_failure(self, probabilities: Any, purpose: int) -> int:
-        failed = (i for i, chance in enumerate(probabilities) if not self.bernoulli(chance, purpose, i))
+        failed = (
+            i for i, chance in enumerate(probabilities) if not self.bernoulli(chance, purpose, i)
+        )
         return next(failed, len(probabilities))
 
     def last_success(self, probabilities: Any, purpose: int) -> int:
@@ -112,7 +123,8 @@ class OwnChance:
 
 @contextmanager
 def driven(outcome: Outcome) -> Iterator[None]:
-    """The decoders' chance comes from `outcome`. Streams are told apart by what the decoders call them."""
+    """The decoders' chance comes from `outcome`. Streams are told apart by what the decoders call
+    them."""
     before = speculation.chance_of, sequences.chance_of
 
     def chance_of(stream: Hashable, *, coupled: bool = False) -> Callable[[int], OwnChance]:
@@ -131,7 +143,8 @@ def total_variation(one: Law, other: Law) -> float:
 
 @dataclass
 class RandomModel:
-    """Laws [vocab] by the last `order` tokens, drawn once for each such context; with zeros and ties if asked."""
+    """Laws [vocab] by the last `order` tokens, drawn once for each such context; with zeros and
+    ties if asked."""
 
     vocab: int
     seed: int
@@ -170,11 +183,20 @@ FAILED = "failed"
 
 
 Edit = Callable[[Tokens, Tokens, Any], Any]
-"""(prompt and text, text, logits) -> logits: what a logits processor of the setting does, written again."""
+"""(prompt and text, text, logits) -> logits: what a logits processor of the setting does, written
+again."""
 
 
-def next_law(logits: Any, prompt: Tokens, text: Tokens, asked: dict[str, Any], ends: Tokens, edits: Sequence[Edit]) -> Any:
-    """The law [vocab] of the next token by the definitions of transformers and vLLM. NoToken where there is none."""
+def next_law(
+    logits: Any,
+    prompt: Tokens,
+    text: Tokens,
+    asked: dict[str, Any],
+    ends: Tokens,
+    edits: Sequence[Edit],
+) -> Any:
+    """The law [vocab] of the next token by the definitions of transformers and vLLM. NoToken where
+    there is none."""
     x = np.array(logits, dtype=np.float64)
     whole = prompt + text
     for token, bias in asked.get("logit_bias", {}).items():
@@ -183,7 +205,9 @@ def next_law(logits: Any, prompt: Tokens, text: Tokens, asked: dict[str, Any], e
     for token in set(whole):
         x[token] = x[token] * penalty if x[token] < 0 else x[token] / penalty
     for token in set(text):
-        x[token] -= asked.get("frequency_penalty", 0.0) * text.count(token) + asked.get("presence_penalty", 0.0)
+        x[token] -= asked.get("frequency_penalty", 0.0) * text.count(token) + asked.get(
+            "presence_penalty", 0.0
+        )
     x[list(_forbidden(whole, text, asked, ends))] = -np.inf
     if "allowed_token_ids" in asked:
         x[[token for token in range(len(x)) if token not in asked["allowed_token_ids"]]] = -np.inf
@@ -228,14 +252,22 @@ def _softmax(x: Any) -> Any:
 
 
 def text_law(
-    model: RandomModel, prompt: Tokens, asked: dict[str, Any], longest: int, ends: Tokens, edits: Sequence[Edit] = ()
+    model: RandomModel,
+    prompt: Tokens,
+    asked: dict[str, Any],
+    longest: int,
+    ends: Tokens,
+    edits: Sequence[Edit] = (),
 ) -> Law:
-    """The law of whole texts of at most `longest` tokens; (text, FAILED) where it comes to a place without a law."""
+    """The law of whole texts of at most `longest` tokens; (text, FAILED) where it comes to a place
+    without a law."""
     stops = {*(() if asked.get("ignore_eos") else ends), *asked.get("stop_token_ids", ())}
     law: Law = {}
 
     def go_on(text: Tokens, mass: float) -> None:
-        if len(text) >= longest or (text and text[-1] in stops and len(text) >= asked.get("min_tokens", 0)):
+        if len(text) >= longest or (
+            text and text[-1] in stops and len(text) >= asked.get("min_tokens", 0)
+        ):
             law[text] = law.get(text, 0.0) + mass
             return
         try:

@@ -2,9 +2,10 @@
 
     PYTHONPATH=src:tests python -m search.search FIRST LAST
 
-prints every setting that parts from plain decoding, and at the end how many were met. Where the target allows no token, plain
-decoding fails; so must the decoder, there and nowhere else, with the same text before. What the decoder refuses by a sentence
-is counted, and so are settings with too many outcomes to walk.
+prints every setting that parts from plain decoding, and at the end how many were met. Where the
+target allows no token, plain decoding fails; so must the decoder, there and nowhere else, with the
+same text before. What the decoder refuses by a sentence is counted, and so are settings with too
+many outcomes to walk.
 """
 
 from __future__ import annotations
@@ -34,7 +35,11 @@ def verdict(one: Setting, most: int = MOST) -> str:
     except TooMany:
         return "too many outcomes"
     distance = total_variation(law, _wanted(one))
-    return "ok" if distance <= TOLERANCE and not repeats else f"TV {distance:.3g}, {repeats} keys repeated"
+    return (
+        "ok"
+        if distance <= TOLERANCE and not repeats
+        else f"TV {distance:.3g}, {repeats} keys repeated"
+    )
 
 
 def _prompts(one: Setting) -> tuple[Tokens, Tokens]:
@@ -54,13 +59,18 @@ def _run(one: Setting) -> Any:
 
     def params(prompt: Tokens, seed: int = 1, **more: Any) -> SamplingParams:
         processors = one.processors(prompt)
-        return SamplingParams(seed=seed, max_tokens=one.longest, logits_processors=processors, **{**one.asked, **more})
+        return SamplingParams(
+            seed=seed, max_tokens=one.longest, logits_processors=processors, **{**one.asked, **more}
+        )
 
     def single() -> Hashable:
         return _said(made.generate([one.prompt], params(one.prompt))[0].outputs[0])
 
     def samples() -> Hashable:
-        return tuple(_said(output) for output in made.generate([one.prompt], params(one.prompt, n=2))[0].outputs)
+        return tuple(
+            _said(output)
+            for output in made.generate([one.prompt], params(one.prompt, n=2))[0].outputs
+        )
 
     def batch() -> Hashable:
         asked = [params(prompt, seed) for seed, prompt in enumerate(_prompts(one))]
@@ -87,7 +97,9 @@ def _run(one: Setting) -> Any:
         stream.close()
         return single()
 
-    return {"single": single, "samples": samples, "batch": batch, "turns": turns, "closed": closed}[one.mode]
+    return {"single": single, "samples": samples, "batch": batch, "turns": turns, "closed": closed}[
+        one.mode
+    ]
 
 
 def _said(output: Any) -> Hashable:

@@ -15,7 +15,12 @@ from serving import TEXT, events, make_decoder, tokenizer
 Start = Callable[..., TestClient]
 PATH = "/v1/chat/completions"
 ASKED = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": TEXT}]
-TOOLS = [{"type": "function", "function": {"name": "sit", "parameters": {"type": "object", "properties": {}}}}]
+TOOLS = [
+    {
+        "type": "function",
+        "function": {"name": "sit", "parameters": {"type": "object", "properties": {}}},
+    }
+]
 
 
 def ask(client: TestClient, **body: Any) -> dict[str, Any]:
@@ -28,33 +33,66 @@ def ask(client: TestClient, **body: Any) -> dict[str, Any]:
 def test_a_chat_is_what_the_library_answers(serve: Start) -> None:
     decoder = make_decoder()
     wanted = decoder.generate(ASKED, SamplingParams(seed=2, max_tokens=10, logprobs=2))
-    answer = ask(serve(decoder), seed=2, max_completion_tokens=10, logprobs=True, top_logprobs=2, return_token_ids=True)
+    answer = ask(
+        serve(decoder),
+        seed=2,
+        max_completion_tokens=10,
+        logprobs=True,
+        top_logprobs=2,
+        return_token_ids=True,
+    )
     choice = answer["choices"][0]
     assert choice["message"] == {"role": "assistant", "content": wanted.text, "refusal": None}
     assert wanted.logprobs is not None
     for entry, scored in zip(choice["logprobs"]["content"], wanted.logprobs, strict=True):
         assert entry["logprob"] == pytest.approx(scored.logprob)
         assert bytes(entry["bytes"]).decode("utf-8", "replace") == entry["token"]
-        assert [top["logprob"] for top in entry["top_logprobs"]] == pytest.approx([logprob for _, logprob in scored.top])
-    assert b"".join(bytes(entry["bytes"]) for entry in choice["logprobs"]["content"]).decode("utf-8", "replace") == wanted.text
-    assert answer["prompt_token_ids"] == list(wanted.prompt_token_ids) and answer["usage"]["completion_tokens"] == 10
+        assert [top["logprob"] for top in entry["top_logprobs"]] == pytest.approx(
+            [logprob for _, logprob in scored.top]
+        )
+    assert (
+        b"".join(bytes(entry["bytes"]) for entry in choice["logprobs"]["content"]).decode(
+            "utf-8", "replace"
+        )
+        == wanted.text
+    )
+    assert (
+        answer["prompt_token_ids"] == list(wanted.prompt_token_ids)
+        and answer["usage"]["completion_tokens"] == 10
+    )
 
 
 def test_without_a_limit_a_chat_goes_on_to_the_end_of_the_context(serve: Start) -> None:
     answer = ask(serve(make_decoder(max_length=160)), temperature=0, ignore_eos=True)
-    assert answer["usage"]["total_tokens"] == 160 and answer["choices"][0]["finish_reason"] == "length"
+    assert (
+        answer["usage"]["total_tokens"] == 160 and answer["choices"][0]["finish_reason"] == "length"
+    )
 
 
 def test_a_stream_begins_with_the_role_and_joins_to_the_answer(serve: Start) -> None:
     client = serve()
     whole = ask(client, seed=8, n=2, max_tokens=7)
-    chunks = events(client.post(PATH, json={"messages": ASKED, "seed": 8, "n": 2, "max_tokens": 7, "stream": True}).text)
+    chunks = events(
+        client.post(
+            PATH, json={"messages": ASKED, "seed": 8, "n": 2, "max_tokens": 7, "stream": True}
+        ).text
+    )
     for choice in whole["choices"]:
-        parts = [part for chunk in chunks for part in chunk["choices"] if part["index"] == choice["index"]]
+        parts = [
+            part
+            for chunk in chunks
+            for part in chunk["choices"]
+            if part["index"] == choice["index"]
+        ]
         assert parts[0]["delta"] == {"role": "assistant", "content": ""}
-        assert "".join(part["delta"].get("content", "") for part in parts) == choice["message"]["content"]
+        assert (
+            "".join(part["delta"].get("content", "") for part in parts)
+            == choice["message"]["content"]
+        )
         assert parts[-1]["finish_reason"] == "length"
-    assert {chunk["object"] for chunk in chunks} == {"chat.completion.chunk"} and len({chunk["id"] for chunk in chunks}) == 1
+    assert {chunk["object"] for chunk in chunks} == {"chat.completion.chunk"} and len(
+        {chunk["id"] for chunk in chunks}
+    ) == 1
 
 
 def test_parts_of_text_and_developers(serve: Start) -> None:
@@ -63,14 +101,24 @@ def test_parts_of_text_and_developers(serve: Start) -> None:
     parts = [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]
     plain = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "one\ntwo"}]
     given = [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": parts}]
-    found = [client.post("/tokenize", json={"messages": messages}).json()["tokens"] for messages in (plain, given)]
-    assert found[0] == found[1] == tokenizer().apply_chat_template(plain, add_generation_prompt=True)["input_ids"]
+    found = [
+        client.post("/tokenize", json={"messages": messages}).json()["tokens"]
+        for messages in (plain, given)
+    ]
+    assert (
+        found[0]
+        == found[1]
+        == tokenizer().apply_chat_template(plain, add_generation_prompt=True)["input_ids"]
+    )
 
 
 def test_tokens_there_and_back(serve: Start) -> None:
     client = serve()
     found = client.post("/tokenize", json={"prompt": TEXT, "return_token_strs": True}).json()
-    assert found["count"] == len(found["tokens"]) == len(found["token_strs"]) and found["max_model_len"] == 512
+    assert (
+        found["count"] == len(found["tokens"]) == len(found["token_strs"])
+        and found["max_model_len"] == 512
+    )
     assert "".join(found["token_strs"]) == TEXT
     assert client.post("/detokenize", json={"tokens": found["tokens"]}).json() == {"prompt": TEXT}
 
@@ -85,12 +133,18 @@ def calling(serve: Start, text: str) -> TestClient:
     def law(prefix: tuple[int, ...]) -> list[float]:
         """The answer's tokens in order after the prompt, which ends in a space behind a colon."""
         start = tokenizer().encode("assistant: ")
-        begin = max(place for place in range(len(prefix) + 1) if list(prefix[place - len(start) : place]) == start)
+        begin = max(
+            place
+            for place in range(len(prefix) + 1)
+            if list(prefix[place - len(start) : place]) == start
+        )
         row = [0.0] * size
         row[ids[min(len(prefix) - begin, len(ids) - 1)]] = 1.0
         return row
 
-    target = TableModel(law, vocab_size=size, max_length=1024, eos_token_ids=(tokenizer().eos_token_id,))
+    target = TableModel(
+        law, vocab_size=size, max_length=1024, eos_token_ids=(tokenizer().eos_token_id,)
+    )
     return serve(SpeculativeDecoder(None, target, tokenizer()))
 
 
@@ -101,8 +155,12 @@ def test_a_call_is_found_in_what_the_model_writes(serve: Start) -> None:
     choice = ask(client, tools=TOOLS)["choices"][0]
     call = choice["message"]["tool_calls"][0]
     assert choice["finish_reason"] == "tool_calls" and choice["message"]["content"] == "Well."
-    assert call["function"]["name"] == "sit" and json.loads(call["function"]["arguments"]) == {"where": "mat"}
-    chunks = events(client.post(PATH, json={"messages": ASKED, "tools": TOOLS, "stream": True}).text)
+    assert call["function"]["name"] == "sit" and json.loads(call["function"]["arguments"]) == {
+        "where": "mat"
+    }
+    chunks = events(
+        client.post(PATH, json={"messages": ASKED, "tools": TOOLS, "stream": True}).text
+    )
     deltas = [part["delta"] for chunk in chunks for part in chunk["choices"]]
     assert "".join(delta.get("content", "") for delta in deltas) == "Well."
     calls = [one for delta in deltas for one in delta.get("tool_calls", ())]
@@ -132,17 +190,27 @@ def test_a_turn_after_a_call_is_read(serve: Start) -> None:
 
 
 @pytest.mark.parametrize("temperature", [0, 1.0])
-def test_a_prediction_is_drafted_and_counted_and_changes_nothing(serve: Start, temperature: float) -> None:
-    """The answer is predicted with a word replaced: most of it is accepted, the text stays what it is."""
+def test_a_prediction_is_drafted_and_counted_and_changes_nothing(
+    serve: Start, temperature: float
+) -> None:
+    """The answer is predicted with a word replaced: most of it is accepted, the text stays what it
+    is."""
     decoder = make_decoder()
     client, body = serve(decoder), {"temperature": temperature, "seed": 6, "max_tokens": 40}
-    plain = ask(client, **body, speculative_config={"num_speculative_tokens": 0}, return_token_ids=True)
+    plain = ask(
+        client, **body, speculative_config={"num_speculative_tokens": 0}, return_token_ids=True
+    )
     assert plain["usage"]["completion_tokens_details"]["accepted_prediction_tokens"] == 0
     ids = plain["choices"][0]["token_ids"]
     expected = tokenizer().decode([*ids[:12], 65, 66, *ids[14:]], skip_special_tokens=False)
-    for content in (expected, [{"type": "text", "text": expected[:9]}, {"type": "text", "text": expected[9:]}]):
+    for content in (
+        expected,
+        [{"type": "text", "text": expected[:9]}, {"type": "text", "text": expected[9:]}],
+    ):
         answer = ask(client, **body, prediction={"type": "content", "content": content})
-        assert answer["choices"][0]["message"]["content"] == plain["choices"][0]["message"]["content"]
+        assert (
+            answer["choices"][0]["message"]["content"] == plain["choices"][0]["message"]["content"]
+        )
         counts = answer["usage"]["completion_tokens_details"]
         assert counts["accepted_prediction_tokens"] > 0 and counts["rejected_prediction_tokens"] > 0
         assert counts["accepted_prediction_tokens"] <= answer["usage"]["completion_tokens"]
@@ -152,7 +220,9 @@ def test_drafts_that_come_from_elsewhere_are_no_prediction(serve: Start) -> None
     client = serve()
     usage = ask(client, temperature=0, logit_bias={"65": 100}, max_tokens=20)["usage"]
     drafted = [
-        line for line in client.get("/metrics").text.splitlines() if line.startswith("vllm:spec_decode_num_draft_tokens_total{")
+        line
+        for line in client.get("/metrics").text.splitlines()
+        if line.startswith("vllm:spec_decode_num_draft_tokens_total{")
     ]
     assert float(drafted[0].rsplit(" ", 1)[1]) > 0
     counts = usage["completion_tokens_details"]

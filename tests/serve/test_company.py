@@ -1,4 +1,5 @@
-"""Continuous batching: who shares rounds with whom changes no text, and nobody waits or holds memory for nothing."""
+"""Continuous batching: who shares rounds with whom changes no text, and nobody waits or holds
+memory for nothing."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ PROMPTS = (
 class Asked:
     """One request to a scheduler, and what it was told."""
 
-    def __init__(self, scheduler: Scheduler, decoder: SpeculativeDecoder, prompt: Any, **params: Any) -> None:
+    def __init__(
+        self, scheduler: Scheduler, decoder: SpeculativeDecoder, prompt: Any, **params: Any
+    ) -> None:
         self.updates: list[Update] = []
         self.cancel = threading.Event()
         request = decoder.request(prompt, SamplingParams(**{"seed": 3, "max_tokens": 24} | params))
@@ -39,11 +42,19 @@ class Asked:
 
     @property
     def num_cached(self) -> int:
-        return next(update.completion.num_cached_tokens for update in self.updates if update.completion is not None)
+        return next(
+            update.completion.num_cached_tokens
+            for update in self.updates
+            if update.completion is not None
+        )
 
 
 def make_scheduler(
-    decoder: SpeculativeDecoder, *, prefix_bytes: int = 2**24, max_num_seqs: int = 8, piece: int = 512
+    decoder: SpeculativeDecoder,
+    *,
+    prefix_bytes: int = 2**24,
+    max_num_seqs: int = 8,
+    piece: int = 512,
 ) -> Scheduler:
     measure: Callable[[int], int] = decoder.target.session_bytes  # type: ignore[attr-defined]
     prefixes = PrefixCache(prefix_bytes, measure)
@@ -59,13 +70,23 @@ def run(scheduler: Scheduler) -> int:
     return rounds
 
 
-@pytest.mark.parametrize(("method", "temperature"), [("ngram", 1.0), (None, 1.0), (None, 0.0), ("suffix", 0.7)])
+@pytest.mark.parametrize(
+    ("method", "temperature"), [("ngram", 1.0), (None, 1.0), (None, 0.0), ("suffix", 0.7)]
+)
 @pytest.mark.parametrize("prefix_bytes", [0, 2**24])
-def test_a_seed_gives_one_text_alone_and_in_company(method: str | None, temperature: float, prefix_bytes: int) -> None:
-    """Float32. Requests join at different rounds, leave at different ones, share beginnings, and are read in pieces of 8."""
+def test_a_seed_gives_one_text_alone_and_in_company(
+    method: str | None, temperature: float, prefix_bytes: int
+) -> None:
+    """Float32. Requests join at different rounds, leave at different ones, share beginnings, and
+    are read in pieces of 8."""
     decoder = make_decoder(method)
-    params = [SamplingParams(seed=seed, max_tokens=10 + 4 * seed, temperature=temperature) for seed in range(4)]
-    alone = [decoder.generate(prompt, one).text for prompt, one in zip(PROMPTS, params, strict=True)]
+    params = [
+        SamplingParams(seed=seed, max_tokens=10 + 4 * seed, temperature=temperature)
+        for seed in range(4)
+    ]
+    alone = [
+        decoder.generate(prompt, one).text for prompt, one in zip(PROMPTS, params, strict=True)
+    ]
     scheduler = make_scheduler(decoder, prefix_bytes=prefix_bytes, max_num_seqs=3, piece=8)
     asked = []
     for number, prompt in enumerate(PROMPTS):
@@ -75,7 +96,14 @@ def test_a_seed_gives_one_text_alone_and_in_company(method: str | None, temperat
     run(scheduler)
     assert [one.texts for one in asked] == [[text] for text in alone]
     again = [
-        Asked(scheduler, decoder, prompt, seed=number, max_tokens=10 + 4 * number, temperature=temperature)
+        Asked(
+            scheduler,
+            decoder,
+            prompt,
+            seed=number,
+            max_tokens=10 + 4 * number,
+            temperature=temperature,
+        )
         for number, prompt in enumerate(PROMPTS)
     ]
     run(scheduler)
@@ -91,18 +119,23 @@ def test_several_texts_of_a_prompt_read_it_once(monkeypatch: pytest.MonkeyPatch)
         read.extend(len(step.tokens) for step in steps)
         return extend(steps)
 
-    wanted = decoder.generate(PROMPTS[3] * 3, SamplingParams(seed=3, max_tokens=24, n=4, num_speculative_tokens=0))
+    wanted = decoder.generate(
+        PROMPTS[3] * 3, SamplingParams(seed=3, max_tokens=24, n=4, num_speculative_tokens=0)
+    )
     monkeypatch.setattr(decoder.target, "extend_many", counted)
     scheduler = make_scheduler(decoder, prefix_bytes=0)
     asked = Asked(scheduler, decoder, PROMPTS[3] * 3, n=4, num_speculative_tokens=0)
     run(scheduler)
     assert asked.texts == [output.text for output in wanted.outputs]
     prompt = len(tokenizer().encode(PROMPTS[3] * 3))
-    assert sum(read) == prompt + 3 + 4 * 23  # the pending token is read by each, and every text's but its last
+    assert (
+        sum(read) == prompt + 3 + 4 * 23
+    )  # the pending token is read by each, and every text's but its last
 
 
 def test_a_long_prompt_does_not_stall_the_others() -> None:
-    """While 300 tokens are read in pieces of 32, a text beside them gets a token or more in every round."""
+    """While 300 tokens are read in pieces of 32, a text beside them gets a token or more in every
+    round."""
     decoder = make_decoder()
     scheduler = make_scheduler(decoder, piece=32)
     short = Asked(scheduler, decoder, "the", max_tokens=60, num_speculative_tokens=0)
@@ -123,7 +156,9 @@ def test_pieces_of_all_prompts_together_are_bounded(monkeypatch: pytest.MonkeyPa
     decoder, sizes = make_decoder(), []
     extend = decoder.target.extend_many
     monkeypatch.setattr(
-        decoder.target, "extend_many", lambda steps: sizes.append(sum(len(s.tokens) for s in steps)) or extend(steps)
+        decoder.target,
+        "extend_many",
+        lambda steps: sizes.append(sum(len(s.tokens) for s in steps)) or extend(steps),
     )
     scheduler = make_scheduler(decoder, piece=32)
     asked = [Asked(scheduler, decoder, [60 + number] * 200, max_tokens=2) for number in range(3)]
@@ -135,7 +170,8 @@ def test_pieces_of_all_prompts_together_are_bounded(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_cancelled_request_leaves_within_one_round() -> None:
-    """Running, still reading its prompt, and waiting; its memory is free, and the others' text is what it was."""
+    """Running, still reading its prompt, and waiting; its memory is free, and the others' text is
+    what it was."""
     decoder = make_decoder()
     scheduler = make_scheduler(decoder, max_num_seqs=3, piece=16, prefix_bytes=0)
     stays = Asked(scheduler, decoder, PROMPTS[0])
@@ -157,7 +193,8 @@ def test_a_cancelled_request_leaves_within_one_round() -> None:
 
 
 def test_what_fails_for_a_reason_of_its_own_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory that runs out on one long prompt ends that request; a fault of the program ends all that run, and no more."""
+    """Memory that runs out on one long prompt ends that request; a fault of the program ends all
+    that run, and no more."""
     decoder = make_decoder()
     extend, broken = decoder.target.extend_many, []
 
@@ -170,13 +207,17 @@ def test_what_fails_for_a_reason_of_its_own_fails_alone(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(decoder.target, "extend_many", failing)
     scheduler = make_scheduler(decoder, max_num_seqs=2)
-    short, long, behind = (Asked(scheduler, decoder, prompt) for prompt in (PROMPTS[0], [65] * 200, PROMPTS[2]))
+    short, long, behind = (
+        Asked(scheduler, decoder, prompt) for prompt in (PROMPTS[0], [65] * 200, PROMPTS[2])
+    )
     scheduler.step()
     assert long.updates[-1].failure is not None and "memory" in long.updates[-1].failure
     broken.append(True)
     with pytest.raises(RuntimeError):
         scheduler.step()
-    assert [one.updates[-1].failure for one in (short, behind)] == ["the server failed; its log says why"] * 2
+    assert [one.updates[-1].failure for one in (short, behind)] == [
+        "the server failed; its log says why"
+    ] * 2
     broken.clear()
     late = Asked(scheduler, decoder, PROMPTS[1])
     run(scheduler)
@@ -190,7 +231,10 @@ def test_draft_lengths_follow_the_number_of_texts() -> None:
     drafted = []
     for together in (1, 3):
         scheduler = make_scheduler(decoder)
-        asked = [Asked(scheduler, decoder, "a b a b a b a b", max_tokens=8, logit_bias={65: 100}) for _ in range(together)]
+        asked = [
+            Asked(scheduler, decoder, "a b a b a b a b", max_tokens=8, logit_bias={65: 100})
+            for _ in range(together)
+        ]
         run(scheduler)
         done = [update.completion for one in asked for update in one.updates if update.completion]
         drafted.append(max(len(record.draft_tokens) for each in done for record in each.rounds))
@@ -200,7 +244,9 @@ def test_draft_lengths_follow_the_number_of_texts() -> None:
 @pytest.mark.parametrize(("rule", "together"), [("token", 1), ("match", 3)])
 def test_texts_that_would_share_coins_run_one_after_another(rule: str, together: int) -> None:
     """Where draft lengths follow the company; under `match` they shape no text."""
-    decoder = make_decoder("ngram", num_speculative_tokens_per_batch_size=[[1, 1, 4], [2, 8, 1]], rule=rule)
+    decoder = make_decoder(
+        "ngram", num_speculative_tokens_per_batch_size=[[1, 1, 4], [2, 8, 1]], rule=rule
+    )
     scheduler = make_scheduler(decoder)
     asked = [Asked(scheduler, decoder, "a b a b a b", max_tokens=8) for _ in range(3)]
     other = Asked(scheduler, decoder, "a b a b a b", max_tokens=8, seed=4)

@@ -33,7 +33,9 @@ def test_a_full_queue_says_when_to_come_again(serve: Start) -> None:
     statuses: list[int] = []
 
     def ask() -> None:
-        statuses.append(client.post(PATH, json={"prompt": TEXT, "n": 3, "max_tokens": 2}).status_code)
+        statuses.append(
+            client.post(PATH, json={"prompt": TEXT, "n": 3, "max_tokens": 2}).status_code
+        )
 
     asking = threading.Thread(target=ask)
     asking.start()
@@ -50,7 +52,9 @@ def test_a_full_queue_says_when_to_come_again(serve: Start) -> None:
 def test_a_request_that_takes_too_long_ends(serve: Start, streams: bool) -> None:
     """It is told so, and its texts leave."""
     client = serve(make_decoder(max_length=4096), request_timeout=0.2)
-    response = client.post(PATH, json={"prompt": TEXT, "max_tokens": 4000, "ignore_eos": True, "stream": streams})
+    response = client.post(
+        PATH, json={"prompt": TEXT, "max_tokens": 4000, "ignore_eos": True, "stream": streams}
+    )
     assert response.status_code == (200 if streams else 504)
     assert '"code":"timeout"' in response.text
     service: Any = client.app.state.service  # type: ignore[attr-defined]
@@ -75,7 +79,8 @@ def endless(sent: list[int]) -> Callable[[], AsyncIterator[dict[str, Any]]]:
 
 
 def test_a_client_that_goes_while_a_part_is_sent_is_noticed() -> None:
-    """Both happen at one moment: the cancellation must not be lost with the part that was just sent."""
+    """Both happen at one moment: the cancellation must not be lost with the part that was just
+    sent."""
     sent, ended = list[int](), list[str]()
 
     async def play() -> None:
@@ -116,24 +121,49 @@ def test_a_client_that_does_not_read_is_cut_off() -> None:
 def test_what_is_counted(serve: Start) -> None:
     """vLLM's names, and figures that agree with the answers."""
     client = serve(make_decoder("ngram", num_speculative_tokens=4))
-    body = {"prompt": "a b a b a b a b a b a b a b a b a b", "max_tokens": 12, "logit_bias": {"65": 100}, "temperature": 0}
+    body = {
+        "prompt": "a b a b a b a b a b a b a b a b a b",
+        "max_tokens": 12,
+        "logit_bias": {"65": 100},
+        "temperature": 0,
+    }
     answers = [client.post(PATH, json=body).json() for _ in range(2)]
     client.post(PATH, json={"prompt": 5})
     found = {}
     for line in client.get("/metrics").text.splitlines():
         if not line.startswith("#"):
             name, value = line.rsplit(" ", 1)
-            found[re.sub(r'(engine="0"|model_name="tiny"),?', "", name).replace(",}", "}").replace("{}", "")] = float(value)
+            found[
+                re.sub(r'(engine="0"|model_name="tiny"),?', "", name)
+                .replace(",}", "}")
+                .replace("{}", "")
+            ] = float(value)
     prompt = answers[0]["usage"]["prompt_tokens"]
-    assert found["vllm:prompt_tokens_total"] == 2 * prompt and found["vllm:generation_tokens_total"] == 24
-    drafts, drafted = found["vllm:spec_decode_num_drafts_total"], found["vllm:spec_decode_num_draft_tokens_total"]
+    assert (
+        found["vllm:prompt_tokens_total"] == 2 * prompt
+        and found["vllm:generation_tokens_total"] == 24
+    )
+    drafts = found["vllm:spec_decode_num_drafts_total"]
+    drafted = found["vllm:spec_decode_num_draft_tokens_total"]
     accepted = found["vllm:spec_decode_num_accepted_tokens_total"]
-    by_place = [found[name] for name in sorted(found) if name.startswith("vllm:spec_decode_num_accepted_tokens_per_pos_total")]
+    by_place = [
+        found[name]
+        for name in sorted(found)
+        if name.startswith("vllm:spec_decode_num_accepted_tokens_per_pos_total")
+    ]
     assert 0 < drafts <= drafted and 0 < accepted <= drafted and sum(by_place) == accepted
     assert by_place == sorted(by_place, reverse=True) and len(by_place) <= 4
     assert found["vllm:prefix_cache_queries_total"] == 2 * prompt
-    assert found["vllm:prefix_cache_hits_total"] == answers[1]["usage"]["prompt_tokens_details"]["cached_tokens"] == prompt - 1
-    for name in ("time_to_first_token_seconds", "e2e_request_latency_seconds", "request_queue_time_seconds"):
+    assert (
+        found["vllm:prefix_cache_hits_total"]
+        == answers[1]["usage"]["prompt_tokens_details"]["cached_tokens"]
+        == prompt - 1
+    )
+    for name in (
+        "time_to_first_token_seconds",
+        "e2e_request_latency_seconds",
+        "request_queue_time_seconds",
+    ):
         assert found[f"vllm:{name}_count"] == 2 and found[f"vllm:{name}_sum"] >= 0
     assert found["vllm:num_requests_running"] == found["vllm:num_requests_waiting"] == 0
     assert 0 < found["vllm:kv_cache_usage_perc"] < 1

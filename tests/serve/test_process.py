@@ -1,4 +1,5 @@
-"""The command as a process of its own: OpenAI's client, our own bench, hostile connections, and an orderly end."""
+"""The command as a process of its own: OpenAI's client, our own bench, hostile connections, and an
+orderly end."""
 
 from __future__ import annotations
 
@@ -24,7 +25,18 @@ from draftproof.bench.server import ServerArm
 from serving import TEXT, make_decoder, tokenizer
 
 ASKED: Any = [{"role": "user", "content": TEXT}]
-COMMAND = (sys.executable, "-m", "draftproof", "serve", "--port", "0", "--dtype", "float32", "--served-model-name", "tiny")
+COMMAND = (
+    sys.executable,
+    "-m",
+    "draftproof",
+    "serve",
+    "--port",
+    "0",
+    "--dtype",
+    "float32",
+    "--served-model-name",
+    "tiny",
+)
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +60,9 @@ class Process:
         self._reader = threading.Thread(target=self._read, args=(ready,), daemon=True)
         self._reader.start()
         assert ready.wait(120), self.lines
-        found = next(match for line in self.lines if (match := re.search(r"http://127\.0\.0\.1:(\d+)", line)))
+        found = next(
+            match for line in self.lines if (match := re.search(r"http://127\.0\.0\.1:(\d+)", line))
+        )
         self.port = int(found[1])
         self.url = f"http://127.0.0.1:{self.port}"
         while True:  # the address is told before uvicorn takes it over
@@ -84,24 +98,59 @@ def server(folder: Path) -> Iterator[Process]:
 
 
 def test_openai_s_client(server: Process) -> None:
-    """Every field it knows of, whole, streamed, and from many tasks at a time: the text is the library's."""
+    """Every field it knows of, whole, streamed, and from many tasks at a time: the text is the
+    library's."""
     decoder = make_decoder("suffix", max_length=4096)
-    wanted = decoder.generate(ASKED, SamplingParams(seed=1, max_tokens=20, temperature=0.8, top_p=0.9, stop=["zz"], logprobs=2))
-    chat: dict[str, Any] = dict(model="tiny", messages=ASKED, seed=1, max_completion_tokens=20, temperature=0.8, top_p=0.9)
-    chat |= dict(stop=["zz"], logprobs=True, top_logprobs=2, n=1, presence_penalty=0, frequency_penalty=0, user="ada")
+    wanted = decoder.generate(
+        ASKED,
+        SamplingParams(seed=1, max_tokens=20, temperature=0.8, top_p=0.9, stop=["zz"], logprobs=2),
+    )
+    chat: dict[str, Any] = dict(
+        model="tiny", messages=ASKED, seed=1, max_completion_tokens=20, temperature=0.8, top_p=0.9
+    )
+    chat |= dict(
+        stop=["zz"],
+        logprobs=True,
+        top_logprobs=2,
+        n=1,
+        presence_penalty=0,
+        frequency_penalty=0,
+        user="ada",
+    )
     with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none") as client:
-        answer = client.chat.completions.create(**chat, extra_body={"top_k": 0, "return_token_ids": True})
-        assert answer.choices[0].message.content == wanted.text and answer.choices[0].finish_reason == "length"
-        assert answer.choices[0].logprobs is not None and answer.usage is not None and answer.usage.completion_tokens == 20
-        predicted = client.chat.completions.create(**chat, prediction={"type": "content", "content": wanted.text})
+        answer = client.chat.completions.create(
+            **chat, extra_body={"top_k": 0, "return_token_ids": True}
+        )
+        assert (
+            answer.choices[0].message.content == wanted.text
+            and answer.choices[0].finish_reason == "length"
+        )
+        assert (
+            answer.choices[0].logprobs is not None
+            and answer.usage is not None
+            and answer.usage.completion_tokens == 20
+        )
+        predicted = client.chat.completions.create(
+            **chat, prediction={"type": "content", "content": wanted.text}
+        )
         assert predicted.choices[0].message.content == wanted.text and predicted.usage is not None
         details = predicted.usage.completion_tokens_details
         assert details is not None and (details.accepted_prediction_tokens or 0) > 5
-        with client.chat.completions.create(**chat, stream=True, stream_options={"include_usage": True}) as stream:
+        with client.chat.completions.create(
+            **chat, stream=True, stream_options={"include_usage": True}
+        ) as stream:
             chunks = list(stream)
-        assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices) == wanted.text
-        assert chunks[-1].usage is not None and chunks[-1].usage.total_tokens == answer.usage.total_tokens
-        completion = client.completions.create(model="tiny", prompt=[TEXT, "def"], echo=True, logprobs=1, max_tokens=4, n=2)
+        assert (
+            "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+            == wanted.text
+        )
+        assert (
+            chunks[-1].usage is not None
+            and chunks[-1].usage.total_tokens == answer.usage.total_tokens
+        )
+        completion = client.completions.create(
+            model="tiny", prompt=[TEXT, "def"], echo=True, logprobs=1, max_tokens=4, n=2
+        )
         assert [choice.index for choice in completion.choices] == [0, 1, 2, 3]
         with pytest.raises(openai.BadRequestError) as refused:
             client.chat.completions.create(**chat | {"top_p": 5})
@@ -114,7 +163,9 @@ def test_many_at_a_time_get_what_each_gets_alone(server: Process) -> None:
     decoder = make_decoder("suffix", max_length=4096)
 
     async def one(client: openai.AsyncOpenAI, seed: int) -> str:
-        chat: Any = dict(model="tiny", messages=ASKED, seed=seed, max_tokens=8 + seed, temperature=1)
+        chat: Any = dict(
+            model="tiny", messages=ASKED, seed=seed, max_tokens=8 + seed, temperature=1
+        )
         if seed % 2:
             return (await client.chat.completions.create(**chat)).choices[0].message.content or ""
         parts = [part async for part in await client.chat.completions.create(**chat, stream=True)]
@@ -124,7 +175,10 @@ def test_many_at_a_time_get_what_each_gets_alone(server: Process) -> None:
         async with openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none") as client:
             return await asyncio.gather(*(one(client, seed) for seed in range(12)))
 
-    alone = [decoder.generate(ASKED, SamplingParams(seed=seed, max_tokens=8 + seed)).text for seed in range(12)]
+    alone = [
+        decoder.generate(ASKED, SamplingParams(seed=seed, max_tokens=8 + seed)).text
+        for seed in range(12)
+    ]
     assert asyncio.run(every()) == alone
 
 
@@ -137,8 +191,12 @@ def test_our_own_bench_counts_its_tokens(server: Process) -> None:
 
 
 def post(body: bytes, kind: str = "application/json", length: int | None = None) -> bytes:
-    head = f"POST /v1/completions HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Type: {kind}\r\n"
-    return f"{head}Content-Length: {len(body) if length is None else length}\r\n\r\n".encode() + body
+    head = (
+        f"POST /v1/completions HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Type: {kind}\r\n"
+    )
+    return (
+        f"{head}Content-Length: {len(body) if length is None else length}\r\n\r\n".encode() + body
+    )
 
 
 def say(server: Process, data: bytes) -> bytes:
@@ -167,14 +225,20 @@ HOSTILE = {
     "huge number": (post(b'{"prompt": "a", "max_tokens": ' + b"9" * 5000 + b"}"), 400),
     "large number": (post(b'{"prompt": "a", "top_k": ' + b"9" * 400 + b"}"), 200),
     "deep nesting": (post(b'{"prompt": ' + b"[" * 200_000), 400),
-    "deep value": (post(b'{"prompt": "a", "response_format": ' + b'{"a":' * 900 + b"1" + b"}" * 900 + b"}"), 400),
+    "deep value": (
+        post(b'{"prompt": "a", "response_format": ' + b'{"a":' * 900 + b"1" + b"}" * 900 + b"}"),
+        400,
+    ),
     "a key twice": (post(b'{"prompt": "a", "prompt": "b"}'), 400),
     "many faults": (post(b'{"prompt": [' + b"null," * 200_000 + b"null]}"), 400),
     "many prompts": (post(b'{"prompt": [' + b'"a",' * 5000 + b'"a"]}'), 400),
     "another type": (post(b'{"prompt": "a"}', "text/plain"), 415),
     "too long": (post(b"{}", length=10**9), 413),
     "no HTTP": (b"\x00\x01\x02\r\n\r\n", 400),
-    "headers without end": (b"GET /health HTTP/1.1\r\nHost: a\r\n" + b"X: y\r\n" * 200_000 + b"\r\n", 400),
+    "headers without end": (
+        b"GET /health HTTP/1.1\r\nHost: a\r\n" + b"X: y\r\n" * 200_000 + b"\r\n",
+        400,
+    ),
     "a null character": (post(b'{"prompt": "\\u0000", "max_tokens": 1}'), 200),
 }
 
@@ -209,7 +273,8 @@ def wait_for(server: Process, count: int) -> None:
 
 
 def test_who_goes_away_frees_everything(server: Process) -> None:
-    """Before its body is whole, while it waits, in the middle of a stream and of an answer that is not streamed."""
+    """Before its body is whole, while it waits, in the middle of a stream and of an answer that is
+    not streamed."""
     with server.connect() as connection:
         connection.sendall(post(b'{"prompt"', length=100))
     long = {"prompt": TEXT, "max_tokens": 3900, "ignore_eos": True, "n": 3}
@@ -226,7 +291,17 @@ def test_who_goes_away_frees_everything(server: Process) -> None:
 def test_a_slow_reader_keeps_nobody_waiting(server: Process) -> None:
     slow = server.connect()
     slow.sendall(
-        post(json.dumps({"prompt": TEXT, "max_tokens": 300, "ignore_eos": True, "stream": True, "logprobs": 20}).encode())
+        post(
+            json.dumps(
+                {
+                    "prompt": TEXT,
+                    "max_tokens": 300,
+                    "ignore_eos": True,
+                    "stream": True,
+                    "logprobs": 20,
+                }
+            ).encode()
+        )
     )
     assert b"HTTP/1.1 200" in say(server, post(b'{"prompt": "a", "max_tokens": 4}'))
     slow.close()
@@ -234,15 +309,30 @@ def test_a_slow_reader_keeps_nobody_waiting(server: Process) -> None:
 
 
 def test_the_log_has_a_line_a_request_and_no_words(server: Process) -> None:
-    say(server, post(json.dumps({"prompt": TEXT, "max_tokens": 4, "user": "ada", "request_id": "r-1"}).encode()))
+    say(
+        server,
+        post(
+            json.dumps(
+                {"prompt": TEXT, "max_tokens": 4, "user": "ada", "request_id": "r-1"}
+            ).encode()
+        ),
+    )
     lines = [json.loads(line) for line in server.lines if line.startswith("{")]
     line = next(line for line in lines if line.get("request_id") == "r-1")
-    assert (line["message"], line["user"], line["completion_tokens"], line["method"]) == ("done", "ada", 4, "suffix")
-    assert not any("quick brown" in text for text in server.lines) and not any("Traceback" in text for text in server.lines)
+    assert (line["message"], line["user"], line["completion_tokens"], line["method"]) == (
+        "done",
+        "ada",
+        4,
+        "suffix",
+    )
+    assert not any("quick brown" in text for text in server.lines) and not any(
+        "Traceback" in text for text in server.lines
+    )
 
 
 def test_sigterm_finishes_what_runs_and_refuses_what_comes(server: Process) -> None:
-    """The last test of this server. A stream that has begun and a request that waits end whole; then it exits with 0."""
+    """The last test of this server. A stream that has begun and a request that waits end whole;
+    then it exits with 0."""
     long = {"prompt": TEXT, "max_tokens": 400, "ignore_eos": True, "temperature": 0}
     begun, whole = server.connect(), server.connect()
     begun.sendall(post(json.dumps(long | {"stream": True}).encode()))
@@ -273,6 +363,17 @@ def test_wrong_flags_are_one_sentence() -> None:
             ("--host", "no.such.host.invalid"),
         )
         for flag, value in cases:
-            command = [sys.executable, "-m", "draftproof", "serve", "--target", str(Path.cwd()), flag, value]
+            command = [
+                sys.executable,
+                "-m",
+                "draftproof",
+                "serve",
+                "--target",
+                str(Path.cwd()),
+                flag,
+                value,
+            ]
             done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-            assert done.returncode == 2 and value in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
+            assert (
+                done.returncode == 2 and value in done.stderr and len(done.stderr.splitlines()) == 1
+            ), done.stderr

@@ -43,7 +43,10 @@ SHARED: list[tuple[str, Any]] = [
     ("prompt_logprobs", 21),
     ("response_format", {"type": "xml"}),
     ("response_format", {"type": "json_schema"}),
-    ("response_format", {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "nothing"}}}),
+    (
+        "response_format",
+        {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "nothing"}}},
+    ),
     ("structured_outputs", {"regex": "("}),
     ("structured_outputs", {"regex": "a", "choice": ["b"]}),
     ("structured_outputs", {"xml": "a"}),
@@ -95,7 +98,10 @@ def refused(client: TestClient, path: str, body: dict[str, Any], param: str) -> 
     response = client.post(path, json=body)
     assert response.status_code == 400, response.text
     error = response.json()["error"]
-    assert set(error) == {"message", "type", "param", "code"} and error["type"] == "invalid_request_error"
+    assert (
+        set(error) == {"message", "type", "param", "code"}
+        and error["type"] == "invalid_request_error"
+    )
     assert error["param"] == param, error
     assert 10 < len(error["message"]) < 400 and "\n" not in error["message"]
 
@@ -116,11 +122,18 @@ def test_every_wrong_value_is_named(serve: Start) -> None:
     [
         {"use_beam_search": False, "length_penalty": 1.0, "suffix": None, "priority": 0},
         {"best_of": 2, "n": 2},
-        {"response_format": {"type": "text"}, "user": "ada", "logit_bias": None, "stop": None, "seed": None},
+        {
+            "response_format": {"type": "text"},
+            "user": "ada",
+            "logit_bias": None,
+            "stop": None,
+            "seed": None,
+        },
     ],
 )
 def test_what_changes_nothing_is_taken(serve: Start, body: dict[str, Any]) -> None:
-    """Null is what was left out, and some clients send fields of other servers at their defaults."""
+    """Null is what was left out, and some clients send fields of other servers at their
+    defaults."""
     assert serve().post("/v1/completions", json={"prompt": TEXT} | body).status_code == 200
 
 
@@ -135,7 +148,10 @@ def test_prompts_that_do_not_fit(serve: Start) -> None:
         response = client.post("/v1/completions", json=body)
         assert response.status_code == 400 and response.json()["error"]["param"] == param
         assert response.json()["error"]["code"] == "context_length_exceeded"
-    assert client.post("/v1/completions", json={"prompt": [65] * 60, "max_tokens": 4}).status_code == 200
+    assert (
+        client.post("/v1/completions", json={"prompt": [65] * 60, "max_tokens": 4}).status_code
+        == 200
+    )
 
 
 def test_a_wrong_model_path_or_method(serve: Start) -> None:
@@ -151,12 +167,19 @@ def test_a_wrong_model_path_or_method(serve: Start) -> None:
 
 def test_the_key(serve: Start) -> None:
     client = serve(api_key="secret")
-    for headers in ({}, {"Authorization": "Bearer"}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic secret"}):
+    for headers in (
+        {},
+        {"Authorization": "Bearer"},
+        {"Authorization": "Bearer wrong"},
+        {"Authorization": "Basic secret"},
+    ):
         response = client.post("/v1/completions", json={"prompt": "a"}, headers=headers)
         assert response.status_code == 401 and response.json()["error"]["code"] == "invalid_api_key"
     right = {"Authorization": "Bearer secret"}
     assert client.post("/v1/completions", json={"prompt": "a"}, headers=right).status_code == 200
-    assert [client.get(path).status_code for path in ("/health", "/version", "/metrics", "/v1/models")] == [200, 200, 200, 401]
+    assert [
+        client.get(path).status_code for path in ("/health", "/version", "/metrics", "/v1/models")
+    ] == [200, 200, 200, 401]
 
 
 def test_rules_that_change_the_law(serve: Start) -> None:

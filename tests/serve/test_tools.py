@@ -1,4 +1,5 @@
-"""Calls of tools in a text: found whatever the pieces it comes in, and nothing else taken for one."""
+"""Calls of tools in a text: found whatever the pieces it comes in, and nothing else taken for
+one."""
 
 from __future__ import annotations
 
@@ -18,7 +19,12 @@ CASES = [
     ("hermes", "<tool_call>{not json}</tool_call> so", "<tool_call>{not json}</tool_call> so", []),
     ("hermes", "<tool_call>[1]</tool_call>", "<tool_call>[1]</tool_call>", []),
     ("hermes", "  spaces stay  ", "  spaces stay  ", []),
-    ("hermes", "<tool_call>" + "[" * 5_000 + "</tool_call>", "<tool_call>" + "[" * 5_000 + "</tool_call>", []),
+    (
+        "hermes",
+        "<tool_call>" + "[" * 5_000 + "</tool_call>",
+        "<tool_call>" + "[" * 5_000 + "</tool_call>",
+        [],
+    ),
     ("llama3_json", RUN, "", ["run"]),
     ("llama3_json", f" <|python_tag|>{RUN}; {RUN}", "", ["run", "run"]),
     ("llama3_json", '{"answer": 1}', '{"answer": 1}', []),

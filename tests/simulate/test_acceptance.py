@@ -37,12 +37,17 @@ def mean_tokens(process: AcceptanceProcess, num_draft: int, rounds: int, seed: i
 @pytest.mark.parametrize("num_draft", [1, 3])
 @pytest.mark.parametrize("process", PROCESSES, ids=lambda process: type(process).__name__)
 def test_drawn_rounds_have_the_exact_mean(process: AcceptanceProcess, num_draft: int) -> None:
-    """20,000 rounds of 1 to 4 tokens: standard error at most 0.01, about 0.02 where rounds depend on each other; 6 of them."""
-    assert mean_tokens(process, num_draft, 20_000) == pytest.approx(process.expected_tokens(num_draft), abs=0.12)
+    """20,000 rounds of 1 to 4 tokens: standard error at most 0.01, about 0.02 where rounds depend
+    on each other; 6 of them."""
+    assert mean_tokens(process, num_draft, 20_000) == pytest.approx(
+        process.expected_tokens(num_draft), abs=0.12
+    )
 
 
 @pytest.mark.parametrize("process", PROCESSES, ids=lambda process: type(process).__name__)
-def test_a_round_accepts_at_most_what_it_drafts_and_a_seed_repeats_it(process: AcceptanceProcess) -> None:
+def test_a_round_accepts_at_most_what_it_drafts_and_a_seed_repeats_it(
+    process: AcceptanceProcess,
+) -> None:
     first, second = (process.open(np.random.default_rng(3)) for _ in range(2))
     for _ in range(100):
         drafted, accepted = first(3)
@@ -80,7 +85,9 @@ def recorded(drafts: int, accepted: int, emitted: int | None = None) -> Round:
     tokens = tuple(range(accepted + 1))[:emitted]
     origins: tuple[Origin, ...] = ("draft",) * len(tokens)
     parents = tuple(range(-1, drafts - 1))
-    return Round(5, tuple(range(drafts)), parents, tokens, origins, accepted, min(accepted + 1, drafts))
+    return Round(
+        5, tuple(range(drafts)), parents, tokens, origins, accepted, min(accepted + 1, drafts)
+    )
 
 
 def test_replay_reads_recorded_runs_and_leaves_cut_rounds_out(tmp_path: Path) -> None:
@@ -110,7 +117,9 @@ def test_descriptions_on_the_command_line() -> None:
     assert process == MarkovAcceptance.easy_and_hard(0.95, 0.3, 0.9) and longest > 1000
 
 
-@pytest.mark.parametrize("text", ["", "position:", "position:a", "markov:0.9,0.3", "replay:", "coin:0.5"])
+@pytest.mark.parametrize(
+    "text", ["", "position:", "position:a", "markov:0.9,0.3", "replay:", "coin:0.5"]
+)
 def test_other_descriptions_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="acceptance is position:"):
         parse_acceptance(text)
@@ -123,11 +132,20 @@ def test_other_descriptions_are_refused(text: str) -> None:
         (lambda: PositionAcceptance((0.5, -1)), "rates must be between 0 and 1, got -1"),
         (lambda: MarkovAcceptance.easy_and_hard(2, 0, 0.5), "rates must be between 0 and 1, got 2"),
         (lambda: MarkovAcceptance((0.5, 0.5), ((1.0, 0.0),)), "transition must be a 2 by 2 table"),
-        (lambda: MarkovAcceptance.easy_and_hard(0.5, 0.5, 1.5), "transition must be a 2 by 2 table"),
+        (
+            lambda: MarkovAcceptance.easy_and_hard(0.5, 0.5, 1.5),
+            "transition must be a 2 by 2 table",
+        ),
         (lambda: ReplayAcceptance(()), "holds no rounds"),
         (lambda: ReplayAcceptance(((2, 3),)), "got 3 of 2"),
-        (lambda: PositionAcceptance((0.5,)).expected_tokens(2), "given for 1 positions, 2 drafts were asked for"),
-        (lambda: ReplayAcceptance(((2, 1),)).expected_tokens(3), "longest draft has 2 tokens, 3 were asked for"),
+        (
+            lambda: PositionAcceptance((0.5,)).expected_tokens(2),
+            "given for 1 positions, 2 drafts were asked for",
+        ),
+        (
+            lambda: ReplayAcceptance(((2, 1),)).expected_tokens(3),
+            "longest draft has 2 tokens, 3 were asked for",
+        ),
     ],
 )
 def test_processes_that_cannot_be(make: object, sentence: str) -> None:

@@ -1,4 +1,5 @@
-"""A head that begins as the target's last layer: what is copied, where it lies, and when it is refused."""
+"""A head that begins as the target's last layer: what is copied, where it lies, and when it is
+refused."""
 
 from __future__ import annotations
 
@@ -32,7 +33,9 @@ def test_it_copies_the_last_layer_and_the_norm():
     assert torch.equal(head.norm.weight, target.module.model.norm.weight)
     states = {layer: torch.randn(5, 32) for layer in (1, 2, 3)}
     fused = head.fuse(states)
-    assert torch.nn.functional.cosine_similarity(fused, states[3]).min() > 0.9, "the highest layer, wherever it stands"
+    assert torch.nn.functional.cosine_similarity(fused, states[3]).min() > 0.9, (
+        "the highest layer, wherever it stands"
+    )
 
 
 def test_another_shape_is_refused():
@@ -53,7 +56,9 @@ def test_a_head_gone_on_with_can_have_a_larger_draft_vocabulary(tmp_path):
         first.lm_head.weight.add_(1.0)
     save_head(tmp_path, first, view)
     more = fresh_head(Recipe("eagle3", draft_vocab_size=5, start=str(tmp_path)), view, texts, 0)
-    assert more.draft_ids.tolist() == [3, 7, 40, 41, 50], "what it has, then what the answers use most"
+    assert more.draft_ids.tolist() == [3, 7, 40, 41, 50], (
+        "what it has, then what the answers use most"
+    )
     assert torch.equal(more.lm_head.weight[:3], first.lm_head.weight)
     assert torch.equal(more.lm_head.weight[3:], view.output_weight[[41, 50]])
     assert torch.equal(more.fc.weight, first.fc.weight) and torch.equal(
@@ -64,6 +69,13 @@ def test_a_head_gone_on_with_can_have_a_larger_draft_vocabulary(tmp_path):
     laws = [head.spread(head.logits(features)) for head in (first, more)]
     torch.testing.assert_close(laws[0][:, [3, 7, 40]], laws[1][:, [3, 7, 40]])
     assert laws[0][:, 41].isinf().all() and laws[1][:, 41].isfinite().all()
-    assert fresh_head(Recipe("eagle3", start=str(tmp_path)), view, texts, 0).draft_ids.tolist() == [3, 7, 40]
-    with pytest.raises(UsageError, match="draft_vocab_size is 2; the head that training begins with has 3, and keeps them"):
+    assert fresh_head(Recipe("eagle3", start=str(tmp_path)), view, texts, 0).draft_ids.tolist() == [
+        3,
+        7,
+        40,
+    ]
+    with pytest.raises(
+        UsageError,
+        match="draft_vocab_size is 2; the head that training begins with has 3, and keeps them",
+    ):
         fresh_head(Recipe("eagle3", draft_vocab_size=2, start=str(tmp_path)), view, texts, 0)

@@ -1,4 +1,5 @@
-"""Hidden states on disk: the same training as without, sizes said first, nothing over the limit, nothing of another target."""
+"""Hidden states on disk: the same training as without, sizes said first, nothing over the limit,
+nothing of another target."""
 
 from __future__ import annotations
 
@@ -18,7 +19,10 @@ from toy_language import SIZE, speaker, texts
 
 
 def tiny_texts():
-    return [Text("0" * 16, "a", tuple(range(9)), 4, 0.7), Text("1" * 16, "b", tuple(range(20, 34)), 6, 0.0)]
+    return [
+        Text("0" * 16, "a", tuple(range(9)), 4, 0.7),
+        Text("1" * 16, "b", tuple(range(20, 34)), 6, 0.0),
+    ]
 
 
 def cache_of(folder, **changes):
@@ -31,7 +35,9 @@ def test_kept_states_are_fresh_ones_but_for_rounding(tmp_path, temperature):
     cache = cache_of(tmp_path)
     cache.fill(tiny_texts(), 10**6)
     kept = cache(tiny_texts(), temperature)
-    fresh = show_states(cache.target, tiny_texts(), (1, 3), cache.draft_ids, temperature=temperature)
+    fresh = show_states(
+        cache.target, tiny_texts(), (1, 3), cache.draft_ids, temperature=temperature
+    )
     assert kept.temperatures == fresh.temperatures
     for layer in (1, 3):
         for one, other in zip(kept.hidden[layer], fresh.hidden[layer], strict=True):
@@ -82,7 +88,14 @@ def test_training_with_and_without_a_cache_is_the_same(tmp_path):
         target.tokenizer = None
         cache = Cache(tmp_path / "states", 10**8, said.append) if name == "kept" else None
         settings = Settings(steps=6, batch_size=4, unroll=2, evaluate_every=3, patience=0)
-        train_head(target, texts(), Recipe("eagle3", draft_vocab_size=SIZE), settings, tmp_path / name, cache=cache)
+        train_head(
+            target,
+            texts(),
+            Recipe("eagle3", draft_vocab_size=SIZE),
+            settings,
+            tmp_path / name,
+            cache=cache,
+        )
         losses[name] = torch.load(tmp_path / name / "checkpoint.pt", weights_only=True)["losses"]
     assert losses["kept"] == pytest.approx(losses["fresh"], rel=2e-2)
     assert "take 0.00 GB" in said[0] and "the limit is 0.10 GB" in said[0]

@@ -1,5 +1,5 @@
-"""Training texts: prompts from files and from the built-in kinds, answers the target writes, shards that survive
-interruptions."""
+"""Training texts: prompts from files and from the built-in kinds, answers the target writes, shards
+that survive interruptions."""
 
 from __future__ import annotations
 
@@ -25,9 +25,12 @@ from tiny import llama, word_tokenizer
 def target():
     tokenizer = word_tokenizer()
     tokenizer.chat_template = (
-        "{% for m in messages %}{% set said = m.role == 'assistant' %}{{ 'w1 ' if said }}{{ m['content'] }} "
-        "{% for call in m.tool_calls %}w50 {{ call.function.name }} {% endfor %}{{ 'w7 w2 ' if said }}{% endfor %}"
-        "{% for tool in tools or [] %}w51 {{ tool.function.name }} {% endfor %}{{ 'w1' if add_generation_prompt }}"
+        "{% for m in messages %}{% set said = m.role == 'assistant' %}{{ 'w1 ' if said "
+        "}}{{ m['content'] }} "
+        "{% for call in m.tool_calls %}w50 {{ call.function.name }} {% endfor %}{{ 'w7 "
+        "w2 ' if said }}{% endfor %}"
+        "{% for tool in tools or [] %}w51 {{ tool.function.name }} {% endfor %}{{ 'w1' "
+        "if add_generation_prompt }}"
     )
     return HFModel(llama(eos_token_id=7), tokenizer, name="tiny", check=False)
 
@@ -62,7 +65,9 @@ def test_an_interrupted_run_goes_on_and_ends_in_the_same_texts(target, tmp_path)
     write_answers(target, target.tokenizer, prompts(4), first, HOW)
     index, tokens = tmp_path / "parts" / "0000.jsonl", tmp_path / "parts" / "0000.tokens"
     index.write_bytes(index.read_bytes()[:-20])  # a line torn in the middle
-    tokens.write_bytes(tokens.read_bytes() + b"\x01\x02\x03")  # and tokens of an answer without a line
+    tokens.write_bytes(
+        tokens.read_bytes() + b"\x01\x02\x03"
+    )  # and tokens of an answer without a line
     second = TextWriter(tmp_path / "parts", HOW.about(target), 64)
     assert len(second.done) == 3
     assert write_answers(target, target.tokenizer, prompts(10), second, HOW) == 7
@@ -76,7 +81,9 @@ def test_parts_share_a_folder_and_shards_have_a_size(target, tmp_path, monkeypat
         writer = TextWriter(tmp_path, HOW.about(target), 64, part)
         mine = [prompt for i, prompt in enumerate(prompts(8)) if i % 2 == (part == "b-")]
         write_answers(target, target.tokenizer, mine, writer, HOW)
-    assert sorted(file.name for file in tmp_path.glob("*.jsonl")) == [f"{p}-000{n}.jsonl" for p in "ab" for n in (0, 1)]
+    assert sorted(file.name for file in tmp_path.glob("*.jsonl")) == [
+        f"{p}-000{n}.jsonl" for p in "ab" for n in (0, 1)
+    ]
     assert len(read_texts(tmp_path)) == 8
     assert np.fromfile(tmp_path / "a-0000.tokens", "<u2").max() < 64
     again = TextWriter(tmp_path, HOW.about(target), 64, "a-")
@@ -96,9 +103,14 @@ def test_prompts_that_fail_are_told_and_tried_again(target, tmp_path, monkeypatc
     monkeypatch.setattr(PlainDecoder, "as_finished", failing)
     writer = TextWriter(tmp_path, HOW.about(target), 64)
     assert write_answers(target, target.tokenizer, prompts(5), writer, HOW, warn=said.append) == 4
-    assert said == ["1 of 5 prompts were not answered (memory ran out): the same command tries them again"]
+    assert said == [
+        "1 of 5 prompts were not answered (memory ran out): the same command tries them again"
+    ]
     monkeypatch.setattr(PlainDecoder, "as_finished", whole)
-    assert write_answers(target, target.tokenizer, prompts(5), writer, HOW, warn=said.append) == 1 and len(said) == 1
+    assert (
+        write_answers(target, target.tokenizer, prompts(5), writer, HOW, warn=said.append) == 1
+        and len(said) == 1
+    )
 
 
 def test_a_folder_of_other_settings_or_of_nothing_is_refused(target, tmp_path):
@@ -106,7 +118,9 @@ def test_a_folder_of_other_settings_or_of_nothing_is_refused(target, tmp_path):
     with pytest.raises(UsageError, match="no texts yet"):
         read_texts(tmp_path)
     with pytest.raises(UsageError, match="written with max_tokens 9, not 8"):
-        TextWriter(tmp_path, Writing(max_tokens=8, max_prompt_tokens=12, batch_size=4).about(target), 64)
+        TextWriter(
+            tmp_path, Writing(max_tokens=8, max_prompt_tokens=12, batch_size=4).about(target), 64
+        )
     with pytest.raises(UsageError, match="no folder of training texts"):
         read_texts(tmp_path / "nowhere")
     (tmp_path / "data.json").write_text(json.dumps({"format": 99}))
@@ -131,23 +145,43 @@ def test_an_answer_of_the_users_own_is_kept_and_long_prompts_are_left_out(target
         write_answers(target, target.tokenizer, [long], writer, HOW)
 
 
-CALLS = {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "w9", "arguments": {}}}]}
+CALLS = {
+    "role": "assistant",
+    "content": None,
+    "tool_calls": [{"function": {"name": "w9", "arguments": {}}}],
+}
 
 
 @pytest.mark.parametrize(
     ("line", "tokens", "prompt"),
     [
-        ({"messages": [{"role": "user", "content": "w4"}, {"role": "assistant", "content": "w8"}]}, (4, 1, 8, 7), 2),
+        (
+            {
+                "messages": [
+                    {"role": "user", "content": "w4"},
+                    {"role": "assistant", "content": "w8"},
+                ]
+            },
+            (4, 1, 8, 7),
+            2,
+        ),
         ({"messages": [{"role": "user", "content": "w4"}, CALLS]}, (4, 1, 50, 9, 7), 2),
         ({"messages": [{"role": "user", "content": "w4"}], "answer": "w8"}, (4, 1, 8, 7), 2),
     ],
 )
-def test_a_chat_that_ends_with_the_assistant_is_trained_on_as_its_template_shows_it(target, tmp_path, line, tokens, prompt):
-    """It got a second turn of the assistant, calls were dropped, and `content: null` was the word None. What the template puts
-    behind the end token is left out: the model never writes it."""
+def test_a_chat_that_ends_with_the_assistant_is_trained_on_as_its_template_shows_it(
+    target, tmp_path, line, tokens, prompt
+):
+    """It got a second turn of the assistant, calls were dropped, and `content: null` was the word
+    None. What the template puts behind the end token is left out: the model never writes it."""
     (tmp_path / "prompts.jsonl").write_text(json.dumps(line))
     writer = TextWriter(tmp_path / "texts", HOW.about(target), 64)
-    assert write_answers(target, target.tokenizer, read_prompts(tmp_path / "prompts.jsonl"), writer, HOW) == 1
+    assert (
+        write_answers(
+            target, target.tokenizer, read_prompts(tmp_path / "prompts.jsonl"), writer, HOW
+        )
+        == 1
+    )
     (text,) = read_texts(tmp_path / "texts")
     assert (text.tokens, text.prompt) == (tokens, prompt)
 
@@ -157,7 +191,13 @@ def test_calls_and_tools_before_the_answer_are_in_the_prompt(target, tmp_path):
     line = {"messages": chat, "tools": [{"type": "function", "function": {"name": "w9"}}]}
     file = tmp_path / "prompts.jsonl"
     file.write_text(json.dumps(line))
-    write_answers(target, target.tokenizer, read_prompts(file), TextWriter(tmp_path / "texts", HOW.about(target), 64), HOW)
+    write_answers(
+        target,
+        target.tokenizer,
+        read_prompts(file),
+        TextWriter(tmp_path / "texts", HOW.about(target), 64),
+        HOW,
+    )
     (text,) = read_texts(tmp_path / "texts")
     assert text.tokens[: text.prompt] == (4, 1, 50, 9, 7, 2, 3, 51, 9, 1)
 
@@ -167,8 +207,16 @@ def test_a_chat_that_the_template_cannot_render_is_refused_with_its_line(target,
     user = {"role": "user", "content": "w4"}
     file, writer = tmp_path / "prompts.jsonl", TextWriter(tmp_path / "texts", HOW.about(target), 64)
     for template, line, said in (
-        ("{% for m in messages %}{{ m.content }}{% endfor %}", {"messages": [user, CALLS, user]}, "reads no tool_calls"),
-        ("{{ raise_exception('no system') }}", {"messages": [user]}, "refuses this chat: no system"),
+        (
+            "{% for m in messages %}{{ m.content }}{% endfor %}",
+            {"messages": [user, CALLS, user]},
+            "reads no tool_calls",
+        ),
+        (
+            "{{ raise_exception('no system') }}",
+            {"messages": [user]},
+            "refuses this chat: no system",
+        ),
         (
             "{% for m in messages %}{{ m.content }} {% endfor %}w1",
             {"prompt": "w4", "answer": "w5"},
@@ -194,24 +242,45 @@ def test_prompt_files(tmp_path):
     file = tmp_path / "prompts.jsonl"
     lines = [
         {"prompt": "one\u2028line", "source": "s"},
-        {"messages": [{"role": "system", "content": "be brief"}, {"role": "user", "content": "two"}], "answer": "yes"},
+        {
+            "messages": [
+                {"role": "system", "content": "be brief"},
+                {"role": "user", "content": "two"},
+            ],
+            "answer": "yes",
+        },
     ]
-    file.write_text("\n".join(json.dumps(line, ensure_ascii=False) for line in lines) + "\n", encoding="utf-8")
+    file.write_text(
+        "\n".join(json.dumps(line, ensure_ascii=False) for line in lines) + "\n", encoding="utf-8"
+    )
     one, two = read_prompts(file)
     file.write_text("\ufeff" + file.read_text(encoding="utf-8"), encoding="utf-8")
     assert read_prompts(file) == [one, two], "a mark of byte order is no part of the first line"
-    assert one.messages == ({"role": "user", "content": "one\u2028line"},) and one.source == "s" and one.answer is None
-    assert [message["role"] for message in two.messages] == ["system", "user"] and two.answer == "yes"
+    assert (
+        one.messages == ({"role": "user", "content": "one\u2028line"},)
+        and one.source == "s"
+        and one.answer is None
+    )
+    assert [message["role"] for message in two.messages] == [
+        "system",
+        "user",
+    ] and two.answer == "yes"
     assert one.key != two.key and len(one.key) == 16
     for content, said in (
         ("{", "line 1 is not JSON"),
         ("{}", "either the key 'prompt' or the key 'messages'"),
         ('{"prompt": " "}', "it is a text"),
         ('{"prompt": "x", "answer": 3}', "text to train on"),
-        ('{"messages": [{"role": "user"}]}', "line 1: chat message 0 needs the keys 'role' and 'content'"),
+        (
+            '{"messages": [{"role": "user"}]}',
+            "line 1: chat message 0 needs the keys 'role' and 'content'",
+        ),
         ('{"messages": []}', "line 1: 'messages' is a non-empty list"),
         ('{"prompt": "x", "tools": {}}', "line 1: tools is"),
-        ('{"messages": [{"role": "assistant", "content": "x"}], "answer": "y"}', "line 1: 'messages' ends with the assistant"),
+        (
+            '{"messages": [{"role": "assistant", "content": "x"}], "answer": "y"}',
+            "line 1: 'messages' ends with the assistant",
+        ),
         ("", "holds no prompt"),
     ):
         file.write_text(content)
@@ -240,7 +309,8 @@ def test_the_mixture_is_without_duplicates_and_in_an_order_of_its_own(tmp_path, 
 def test_the_library_gives_whole_functions(monkeypatch, tmp_path):
     module = tmp_path / "module.py"
     module.write_text(
-        'class A:\n    def f(self, x):\n        """short"""\n        y = x\n        z = y\n        return z\n\n'
+        'class A:\n    def f(self, x):\n        """short"""\n        y = x\n        z = '
+        "y\n        return z\n\n"
         "def g():\n    return 1\n",
     )
     monkeypatch.setattr(builtin.sysconfig, "get_paths", lambda: {"stdlib": str(tmp_path)})

@@ -1,4 +1,5 @@
-"""A draft model distilled from a target: from its own layers or a checkpoint; what it accepts is what generation measures."""
+"""A draft model distilled from a target: from its own layers or a checkpoint; what it accepts is
+what generation measures."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ from draftproof.train.store import Text
 from tiny import VOCAB, llama, word_tokenizer
 from toy_language import SIZE, speaker, texts
 
-SETTINGS = dict(batch_size=8, unroll=3, learning_rate=1e-2, warmup=10, evaluate_every=20, patience=0)
+SETTINGS = dict(
+    batch_size=8, unroll=3, learning_rate=1e-2, warmup=10, evaluate_every=20, patience=0
+)
 
 
 def test_a_draft_of_own_layers_learns_the_toy_language():
@@ -26,7 +29,12 @@ def test_a_draft_of_own_layers_learns_the_toy_language():
     draft = fresh_draft(target, DraftRecipe(num_layers=1))
     with torch.no_grad():
         draft.module.lm_head.weight.normal_(std=0.02)  # a copied layer knows the language already
-    training = Training(DraftTask(target, draft), texts(range(55)), texts(range(55, SIZE)), Settings(steps=60, **SETTINGS))
+    training = Training(
+        DraftTask(target, draft),
+        texts(range(55)),
+        texts(range(55, SIZE)),
+        Settings(steps=60, **SETTINGS),
+    )
     assert training.evaluate().marginal[0] < 0.5
     training.run()
     foretold = training.evaluate()
@@ -42,11 +50,17 @@ def test_copied_layers_are_the_draft_s_own():
     layers = draft.module.model.layers
     assert len(layers) == 2
     for made, taken in zip(layers, (0, 3), strict=True):
-        assert torch.equal(made.mlp.up_proj.weight, target.module.model.layers[taken].mlp.up_proj.weight)
+        assert torch.equal(
+            made.mlp.up_proj.weight, target.module.model.layers[taken].mlp.up_proj.weight
+        )
     text = [Text(f"{i:016x}", "a", tuple(range(i, i + 12)), 4, 1.0) for i in range(4)]
     Training(DraftTask(target, draft), text, text, Settings(steps=2, **SETTINGS)).run()
-    assert all(torch.equal(weight, before[name]) for name, weight in target.module.state_dict().items())
-    assert not torch.equal(layers[0].mlp.up_proj.weight, target.module.model.layers[0].mlp.up_proj.weight)
+    assert all(
+        torch.equal(weight, before[name]) for name, weight in target.module.state_dict().items()
+    )
+    assert not torch.equal(
+        layers[0].mlp.up_proj.weight, target.module.model.layers[0].mlp.up_proj.weight
+    )
 
 
 def test_acceptance_is_counted_as_verification_does():
@@ -81,7 +95,13 @@ def test_from_texts_to_a_folder_that_drafts(tmp_path):
     target = HFModel(llama(num_hidden_layers=3), word_tokenizer(), name="tiny")
     size = target.vocab_size
     corpus = [
-        Text(f"{i * 2654435761 % 2**32:08x}{i:08x}", "toy", tuple((i * 7 + j * j) % size for j in range(16)), 6, 1.0)
+        Text(
+            f"{i * 2654435761 % 2**32:08x}{i:08x}",
+            "toy",
+            tuple((i * 7 + j * j) % size for j in range(16)),
+            6,
+            1.0,
+        )
         for i in range(120)
     ]
     settings = Settings(steps=4, **{**SETTINGS, "evaluate_every": 2, "unroll": 2})
@@ -90,6 +110,10 @@ def test_from_texts_to_a_folder_that_drafts(tmp_path):
     facts = json.loads((folder / "draftproof.json").read_text())
     assert facts["steps"] == 4 and facts["plan"]["best"][1] >= 1.0 and len(done.foretold) == 2
     assert "draft_model for tiny" in (folder / "card.md").read_text()
-    again = train_draft(target, corpus, DraftRecipe(start=str(folder)), settings, tmp_path / "further")
-    decoder = SpeculativeDecoder(DraftModel(again.draft), target, speculative_config={"num_speculative_tokens": 2})
+    again = train_draft(
+        target, corpus, DraftRecipe(start=str(folder)), settings, tmp_path / "further"
+    )
+    decoder = SpeculativeDecoder(
+        DraftModel(again.draft), target, speculative_config={"num_speculative_tokens": 2}
+    )
     assert any(record.draft_tokens for record in decoder.generate([1, 2, 3]).rounds)

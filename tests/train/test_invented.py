@@ -20,7 +20,9 @@ HOW = Inventing(40, temperature=1.5, max_tokens=60, batch_size=8)
 def target():
     tokenizer = word_tokenizer()
     opened = "w5 {% if m['role'] == 'user' %}w6{% else %}w8{% endif %}"
-    tokenizer.chat_template = "{% for m in messages %}" + opened + " {{ m['content'] }} w7 {% endfor %}w5 w8"
+    tokenizer.chat_template = (
+        "{% for m in messages %}" + opened + " {{ m['content'] }} w7 {% endfor %}w5 w8"
+    )
     return HFModel(llama(eos_token_id=7), tokenizer, name="tiny", check=False)
 
 
@@ -34,7 +36,10 @@ def test_questions_are_what_the_target_writes_as_the_user(target, tmp_path):
     for entry in entries:
         alone = PlainDecoder(target).generate(opening, HOW.params(entry["number"]))
         assert alone.finish_reason == "stop"
-        assert target.tokenizer.decode(alone.token_ids, skip_special_tokens=True).strip() == entry["prompt"]
+        assert (
+            target.tokenizer.decode(alone.token_ids, skip_special_tokens=True).strip()
+            == entry["prompt"]
+        )
         assert len(entry["prompt"].split()) >= 3
     assert len({entry["prompt"] for entry in entries}) == kept
 
@@ -45,7 +50,9 @@ def test_an_interrupted_run_ends_in_the_same_questions(target, tmp_path):
     torn = (tmp_path / "parts").read_bytes()[:-9]
     (tmp_path / "parts").write_bytes(torn)
     invent(target, target.tokenizer, HOW, tmp_path / "parts")
-    assert sorted((tmp_path / "parts").read_text().splitlines()) == sorted((tmp_path / "whole").read_text().splitlines())
+    assert sorted((tmp_path / "parts").read_text().splitlines()) == sorted(
+        (tmp_path / "whole").read_text().splitlines()
+    )
 
 
 def test_what_cannot_be_asked_is_refused(target, tmp_path):

@@ -1,4 +1,5 @@
-"""The loop: the same losses after an interruption, nothing written that was not asked for, losses that mean what they say."""
+"""The loop: the same losses after an interruption, nothing written that was not asked for, losses
+that mean what they say."""
 
 from __future__ import annotations
 
@@ -31,8 +32,15 @@ from toy_language import SIZE, speaker, texts
 def training(folder, **changes):
     target = speaker()
     head = fresh_head(Recipe("eagle3", draft_vocab_size=SIZE), target_view(target), texts(), 3)
-    settings = Settings(**({"steps": 60, "batch_size": 4, "unroll": 2, "evaluate_every": 10, "patience": 0} | changes))
-    return Training(HeadTask(target, head), texts(range(50)), texts(range(50, SIZE)), settings, folder)
+    settings = Settings(
+        **(
+            {"steps": 60, "batch_size": 4, "unroll": 2, "evaluate_every": 10, "patience": 0}
+            | changes
+        )
+    )
+    return Training(
+        HeadTask(target, head), texts(range(50)), texts(range(50, SIZE)), settings, folder
+    )
 
 
 def test_interrupted_and_resumed_has_the_same_losses(tmp_path):
@@ -79,15 +87,21 @@ def test_a_look_tells_the_mean_loss_since_the_look_before():
 def test_a_run_that_stops_early_ends_with_its_best_weights(tmp_path, monkeypatch):
     """Also one that was interrupted after it had stopped."""
     lengths = iter([0.1, 0.5, 0.4, 0.3])
-    monkeypatch.setattr(Training, "evaluate", lambda self: Acceptance.of((next(lengths),), (0.0,), 1))
+    monkeypatch.setattr(
+        Training, "evaluate", lambda self: Acceptance.of((next(lengths),), (0.0,), 1)
+    )
     run, weights = training(tmp_path, patience=2), []
-    run.tell = lambda look: weights.append({name: weight.clone() for name, weight in run.module.state_dict().items()})
+    run.tell = lambda look: weights.append(
+        {name: weight.clone() for name, weight in run.module.state_dict().items()}
+    )
     run.run()
     assert run.stopped_early and len(weights) == 4
     again = training(tmp_path, patience=2)
     again.run()
     for name, weight in weights[1].items():
-        assert torch.equal(run.module.state_dict()[name], weight) and torch.equal(again.module.state_dict()[name], weight)
+        assert torch.equal(run.module.state_dict()[name], weight) and torch.equal(
+            again.module.state_dict()[name], weight
+        )
     assert not torch.equal(weights[1]["fc.weight"], weights[3]["fc.weight"])
 
 
@@ -96,15 +110,22 @@ def test_nothing_is_written_without_a_folder_and_no_states_with_one(tmp_path, mo
     training(None).run(until=10)
     assert list(tmp_path.iterdir()) == []
     training(tmp_path / "kept").run(until=10)
-    assert sorted(file.name for file in (tmp_path / "kept").iterdir()) == [CHECKPOINT, "history.jsonl"]
-    history = [json.loads(line) for line in (tmp_path / "kept" / "history.jsonl").read_text().splitlines()]
+    assert sorted(file.name for file in (tmp_path / "kept").iterdir()) == [
+        CHECKPOINT,
+        "history.jsonl",
+    ]
+    history = [
+        json.loads(line) for line in (tmp_path / "kept" / "history.jsonl").read_text().splitlines()
+    ]
     assert history[0]["step"] == 10 and len(history[0]["acceptance"]["marginal"]) == 2
 
 
 def test_the_rate_warms_up_in_a_line_and_falls_by_half_a_cosine():
     run = training(None, steps=60, warmup=20)
     assert [run._rate(step) for step in (0, 9, 19, 20)] == [0.05, 0.5, 1.0, 1.0]
-    assert [run._rate(step) for step in (40, 60, 80)] == [pytest.approx(rate) for rate in (0.55, 0.1, 0.1)]
+    assert [run._rate(step) for step in (40, 60, 80)] == [
+        pytest.approx(rate) for rate in (0.55, 0.1, 0.1)
+    ]
 
 
 def test_it_stops_when_nothing_improves_and_warns_of_little_data():
@@ -113,7 +134,11 @@ def test_it_stops_when_nothing_improves_and_warns_of_little_data():
     run.warn = said.append
     run.run()
     assert run.stopped_early and len(run.losses) == 15
-    assert said == [sentence for sentence in said if "300 answer tokens from 50 texts are few" in sentence] != []
+    assert (
+        said
+        == [sentence for sentence in said if "300 answer tokens from 50 texts are few" in sentence]
+        != []
+    )
 
 
 def test_the_mean_with_the_beginning_is_taken_once_at_the_end_and_again_of_a_finished_run(tmp_path):
@@ -132,7 +157,10 @@ def test_the_mean_with_the_beginning_is_taken_once_at_the_end_and_again_of_a_fin
         moved += not torch.equal(ended, begun[name])
     assert moved > 3
     run.run()
-    assert all(torch.equal(weight, run.module.state_dict()[name]) for name, weight in reopened.module.state_dict().items())
+    assert all(
+        torch.equal(weight, run.module.state_dict()[name])
+        for name, weight in reopened.module.state_dict().items()
+    )
 
 
 def test_texts_without_a_draft_are_no_data():
@@ -155,7 +183,9 @@ def test_losses_by_hand():
     expected = -(0.25 * np.log(0.5) + 0.25 * np.log(0.25) + 0.5 * np.log(0.25))
     assert losses.soft_cross_entropy(logits, law.log()).item() == pytest.approx(expected)
     predicted, true = torch.tensor([[0.5, 3.0]]), torch.zeros(1, 2)
-    assert losses.feature_distance(predicted, true).item() == pytest.approx((0.5 * 0.5**2 + 3.0 - 0.5) / 2)
+    assert losses.feature_distance(predicted, true).item() == pytest.approx(
+        (0.5 * 0.5**2 + 3.0 - 0.5) / 2
+    )
     half = (law / 2).log()  # half of the target's mass outside the draft vocabulary
     assert losses.soft_cross_entropy(logits, half).item() == pytest.approx(expected)
     assert losses.acceptance(logits, half).item() == pytest.approx(0.125 + 0.125 + 0.25)
@@ -163,7 +193,8 @@ def test_losses_by_hand():
 
 @pytest.mark.parametrize("kind", ["eagle", "eagle3"])
 def test_a_training_time_test_is_what_drafting_does(kind):
-    """Every row of every step against the head's own cached reading: true rows, then drafted rows on its own output."""
+    """Every row of every step against the head's own cached reading: true rows, then drafted rows
+    on its own output."""
     target = HFModel(llama(num_hidden_layers=4), name="tiny", check=False)
     view = target_view(target)
     torch.manual_seed(0)
@@ -180,7 +211,9 @@ def test_a_training_time_test_is_what_drafting_does(kind):
             for step in range(4):
                 if row + step + 2 < len(text.tokens):
                     first = len(states.rows(step + 1)[0])
-                    torch.testing.assert_close(out[0], steps[step][first + row], rtol=1e-5, atol=1e-5)
+                    torch.testing.assert_close(
+                        out[0], steps[step][first + row], rtol=1e-5, atol=1e-5
+                    )
                 if row + step + 2 < len(text.tokens):
                     out = rows.read((text.tokens[row + step + 2],), out, (row + step + 1,))
 
@@ -207,19 +240,26 @@ def test_states_of_another_layer_are_caught(monkeypatch):
 
 def test_batches_and_padding_change_no_state():
     target = HFModel(llama(num_hidden_layers=4), name="tiny", check=False)
-    short, long = Text("0" * 16, "a", tuple(range(9)), 4), Text("1" * 16, "b", tuple(range(20, 34)), 6)
+    short = Text("0" * 16, "a", tuple(range(9)), 4)
+    long = Text("1" * 16, "b", tuple(range(20, 34)), 6)
     alone, together = show_states(target, [short], (2,)), show_states(target, [long, short], (2,))
     torch.testing.assert_close(together.hidden[2][1], alone.hidden[2][0], rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(together.log_laws[1], alone.log_laws[0], rtol=1e-4, atol=1e-4)
-    assert together.targets(1).tolist() == [*range(27, 34), *range(5, 9)][: len(together.targets(1))]
+    assert (
+        together.targets(1).tolist() == [*range(27, 34), *range(5, 9)][: len(together.targets(1))]
+    )
 
 
 def test_splits_by_prompt_and_counts_ids():
-    corpus = [Text(f"{i * 2654435761 % 2**32:08x}00000000", "toy", (1, 2, 7, 7, 3), 2) for i in range(400)]
+    corpus = [
+        Text(f"{i * 2654435761 % 2**32:08x}00000000", "toy", (1, 2, 7, 7, 3), 2) for i in range(400)
+    ]
     train, held = split(corpus, 0.1)
     assert 20 <= len(held) <= 60 and len(train) + len(held) == 400
     assert not {text.key for text in train} & {text.key for text in held}
-    first = sorted(corpus, key=lambda text: text.key)[:100]  # written in this order, so a young folder holds the lowest keys
+    first = sorted(corpus, key=lambda text: text.key)[
+        :100
+    ]  # written in this order, so a young folder holds the lowest keys
     assert 3 <= len(split(first, 0.1)[1]) <= 20
     assert frequent_ids(corpus, 3, 10) == [0, 3, 7]
 
@@ -227,7 +267,10 @@ def test_splits_by_prompt_and_counts_ids():
 def test_a_departure_beyond_chance_is_told():
     assert Measured((0.80, 0.40), 400).departs_from((0.78, 0.60)) == [2]
     assert Measured((0.5,), 10).departs_from((0.7,)) == []
-    assert "position 2: generation accepted 0.400" in acceptance_faults(Measured((0.80, 0.40), 400), (0.78, 0.60))[0]
+    assert (
+        "position 2: generation accepted 0.400"
+        in acceptance_faults(Measured((0.80, 0.40), 400), (0.78, 0.60))[0]
+    )
 
 
 def test_a_check_that_saw_nothing_has_not_passed():
@@ -239,8 +282,12 @@ def test_a_check_that_saw_nothing_has_not_passed():
 
 def test_fewer_heads_than_proposed_drafts_are_checked_as_far_as_they_go(tmp_path):
     settings = Settings(steps=4, batch_size=8, unroll=2, evaluate_every=2, patience=0)
-    trained = train_head(speaker(), texts(), Recipe("medusa", num_heads=2, length=4), settings, tmp_path)
-    assert len(trained.measured.marginal) == len(trained.foretold) == 2 and trained.measured.drafts > 0
+    trained = train_head(
+        speaker(), texts(), Recipe("medusa", num_heads=2, length=4), settings, tmp_path
+    )
+    assert (
+        len(trained.measured.marginal) == len(trained.foretold) == 2 and trained.measured.drafts > 0
+    )
 
 
 def test_without_usable_texts_nothing_is_timed_or_trained(tmp_path):
@@ -253,7 +300,10 @@ def test_without_usable_texts_nothing_is_timed_or_trained(tmp_path):
 
 @pytest.mark.parametrize(
     ("changes", "said"),
-    [({"hidden_layers": (1, 9)}, r"hidden states \[9\] are asked for"), ({"start": "nowhere"}, "nowhere")],
+    [
+        ({"hidden_layers": (1, 9)}, r"hidden states \[9\] are asked for"),
+        ({"start": "nowhere"}, "nowhere"),
+    ],
 )
 def test_what_no_text_could_mend_is_refused_before_any_is_written(changes, said):
     with pytest.raises(UsageError, match=said):
@@ -264,10 +314,27 @@ def test_what_no_text_could_mend_is_refused_before_any_is_written(changes, said)
 @pytest.mark.parametrize("method", ["medusa", "eagle", "eagle3"])
 def test_from_texts_to_a_checked_folder(tmp_path, method):
     target = speaker()
-    settings = Settings(steps=240, batch_size=8, unroll=3, learning_rate=1e-2, warmup=10, evaluate_every=60, patience=0)
+    settings = Settings(
+        steps=240,
+        batch_size=8,
+        unroll=3,
+        learning_rate=1e-2,
+        warmup=10,
+        evaluate_every=60,
+        patience=0,
+    )
     corpus = texts()
-    keyed = [Text(f"{i * 2654435761 % 2**32:08x}00000000", "toy", text.tokens, text.prompt) for i, text in enumerate(corpus)]
-    trained = train_head(target, keyed, Recipe(method, draft_vocab_size=SIZE, num_heads=3, length=3), settings, tmp_path)
+    keyed = [
+        Text(f"{i * 2654435761 % 2**32:08x}00000000", "toy", text.tokens, text.prompt)
+        for i, text in enumerate(corpus)
+    ]
+    trained = train_head(
+        target,
+        keyed,
+        Recipe(method, draft_vocab_size=SIZE, num_heads=3, length=3),
+        settings,
+        tmp_path,
+    )
     assert trained.faults == ()
     assert trained.measured.marginal[0] >= 0.9 and trained.difference <= 1e-5
     card = (tmp_path / "card.md").read_text()

@@ -23,7 +23,9 @@ def test_the_best_length_by_hand():
 @pytest.mark.parametrize("method", ["medusa", "eagle", "eagle3"])
 def test_every_head_is_timed(method):
     target = speaker()
-    head = fresh_head(Recipe(method, draft_vocab_size=SIZE, num_heads=3), target_view(target), texts(), 0)
+    head = fresh_head(
+        Recipe(method, draft_vocab_size=SIZE, num_heads=3), target_view(target), texts(), 0
+    )
     ticks = itertools.count()
     costs = time_head(target, head, texts()[0], 3, clock=lambda: float(next(ticks)))
     assert costs.verify == (1.0, 1.0, 1.0, 1.0) and costs.draft == 1.0, "every pass takes one tick"

@@ -1,4 +1,5 @@
-"""What a loss compares: laws at one temperature, or at each text's own, where total variation is what verification rejects."""
+"""What a loss compares: laws at one temperature, or at each text's own, where total variation is
+what verification rejects."""
 
 from __future__ import annotations
 
@@ -23,7 +24,13 @@ from toy_language import SIZE, speaker, texts
 
 def random_text(temperature: float | None) -> Text:
     generator = torch.Generator().manual_seed(3)
-    return Text("0" * 16, "a", tuple(torch.randint(0, VOCAB, (14,), generator=generator).tolist()), 5, temperature)
+    return Text(
+        "0" * 16,
+        "a",
+        tuple(torch.randint(0, VOCAB, (14,), generator=generator).tolist()),
+        5,
+        temperature,
+    )
 
 
 def tiny_task(draft_vocab_size: int | None = VOCAB) -> HeadTask:
@@ -44,7 +51,9 @@ def test_total_variation_at_a_text_s_own_temperature_is_what_verification_reject
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("temperature", [0.0, 0.7, None])
-def test_every_loss_has_a_gradient_at_every_temperature_whatever_is_outside_the_draft_vocabulary(loss, temperature):
+def test_every_loss_has_a_gradient_at_every_temperature_whatever_is_outside_the_draft_vocabulary(
+    loss, temperature
+):
     task = tiny_task(draft_vocab_size=VOCAB // 2)
     value = task.loss([random_text(temperature)], Aim(2, 0.8, loss, 1.0, None))
     value.backward()
@@ -55,7 +64,10 @@ def test_every_loss_has_a_gradient_at_every_temperature_whatever_is_outside_the_
 
 def test_a_batch_without_one_known_token_costs_nothing():
     target = speaker()
-    task = HeadTask(target, fresh_head(Recipe("eagle3", draft_vocab_size=4), target_view(target), texts(range(1)), 3))
+    task = HeadTask(
+        target,
+        fresh_head(Recipe("eagle3", draft_vocab_size=4), target_view(target), texts(range(1)), 3),
+    )
     known = {int(token) for token in task.head.draft_ids}
     strange = [text for text in texts() if not known.intersection(text.tokens)][:2]
     assert len(strange) == 2
@@ -70,7 +82,9 @@ def test_a_draft_model_is_compared_at_a_text_s_own_temperature_too():
     task = DraftTask(target, draft)
     own = float(task.loss([text], Aim(1, 0.8, "total_variation", 1.0, None)).detach())
     assert own == pytest.approx(1.0 - task.acceptance([text], 1, 1).overlap[0], abs=1e-6)
-    assert own != pytest.approx(float(task.loss([text], Aim(1, 0.8, "total_variation", 1.0)).detach()), abs=1e-6)
+    assert own != pytest.approx(
+        float(task.loss([text], Aim(1, 0.8, "total_variation", 1.0)).detach()), abs=1e-6
+    )
 
 
 @pytest.mark.parametrize("temperature", [0.0, -1.0, float("nan"), float("inf")])
@@ -82,7 +96,9 @@ def test_a_temperature_no_law_has_is_refused(temperature):
 def test_the_toy_language_is_learnt_at_temperature_zero():
     target = speaker()
     cold = [Text(t.key, t.source, t.tokens, t.prompt, 0.0) for t in texts()]
-    task = HeadTask(target, fresh_head(Recipe("eagle3", draft_vocab_size=SIZE), target_view(target), texts(), 3))
+    task = HeadTask(
+        target, fresh_head(Recipe("eagle3", draft_vocab_size=SIZE), target_view(target), texts(), 3)
+    )
     optimizer = torch.optim.AdamW(task.module.parameters(), lr=1e-2)
     for _ in range(60):
         optimizer.zero_grad()
@@ -93,15 +109,23 @@ def test_the_toy_language_is_learnt_at_temperature_zero():
 
 @pytest.mark.parametrize("drawn", [True, False])
 @pytest.mark.parametrize("temperature", [0.7, 1.0])
-def test_held_out_acceptance_is_the_product_over_the_text_s_own_tokens(monkeypatch, temperature, drawn):
-    """By hand: of a draft from row r, the drafts before position i are kept with the product of min(1, q/p) at the text. What
-    Medusa's heads say is not drawn from: their likeliest token is the draft, q is one-hot."""
+def test_held_out_acceptance_is_the_product_over_the_text_s_own_tokens(
+    monkeypatch, temperature, drawn
+):
+    """By hand: of a draft from row r, the drafts before position i are kept with the product of
+    min(1, q/p) at the text. What Medusa's heads say is not drawn from: their likeliest token is the
+    draft, q is one-hot."""
     task, text, steps = tiny_task(), random_text(temperature), 3
     states = task._states([text], None)
     generator = torch.Generator().manual_seed(1)
-    given = [torch.randn(len(states.rows(ahead)[0]), VOCAB, generator=generator) for ahead in range(1, steps + 1)]
+    given = [
+        torch.randn(len(states.rows(ahead)[0]), VOCAB, generator=generator)
+        for ahead in range(1, steps + 1)
+    ]
     monkeypatch.setattr(
-        heldout, "guesses", lambda head, states, steps: ((i, None, logits) for i, logits in enumerate(given, 1))
+        heldout,
+        "guesses",
+        lambda head, states, steps: ((i, None, logits) for i, logits in enumerate(given, 1)),
     )
     found = held_out(task.head if drawn else random_head("medusa"), [states], steps)
     order = _order_of(task.head)
@@ -111,7 +135,8 @@ def test_held_out_acceptance_is_the_product_over_the_text_s_own_tokens(monkeypat
         for r in rows:
             reached = 1.0
             for j in range(1, i + 1):
-                p, q = states.log_laws[0][j - 1 + r].exp(), (given[j - 1][r] / temperature).softmax(-1)
+                p = states.log_laws[0][j - 1 + r].exp()
+                q = (given[j - 1][r] / temperature).softmax(-1)
                 q = q if drawn else torch.nn.functional.one_hot(q.argmax(), VOCAB).float()
                 x = order[text.tokens[text.prompt + r + j]]
                 overlap = float(torch.minimum(p, q).sum())

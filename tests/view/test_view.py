@@ -1,4 +1,5 @@
-"""`draftproof view`: the page holds exactly what was recorded, no text becomes HTML, and what is no record is refused."""
+"""`draftproof view`: the page holds exactly what was recorded, no text becomes HTML, and what is no
+record is refused."""
 
 from __future__ import annotations
 
@@ -18,7 +19,17 @@ from draftproof.view.page import as_script, view_page
 
 HEADER = RecordHeader("target", "ngram", "match", (7, 8))
 ROUNDS = [
-    Round(2, (1, 2, 3), (-1, 0, 1), (1, 4), ("draft", "replacement"), 1, 2, drafter="ngram", seconds=Seconds(1, 0.5, 2, 3)),
+    Round(
+        2,
+        (1, 2, 3),
+        (-1, 0, 1),
+        (1, 4),
+        ("draft", "replacement"),
+        1,
+        2,
+        drafter="ngram",
+        seconds=Seconds(1, 0.5, 2, 3),
+    ),
     Round(4, (5,), (-1,), (5, 6), ("draft", "bonus"), 1, 1),
     Round(6, (), (), (0,), ("plain",), 0, 0, note="no match"),
 ]
@@ -76,7 +87,9 @@ def test_the_texts_are_beside_the_rounds_and_older_files_have_ids(tmp_path: Path
     assert run_data(older)["rounds"][0]["texts"] == ["[1]", "[4]"]
 
 
-def test_a_character_of_several_tokens_is_text_once_and_each_sample_starts_anew(tmp_path: Path) -> None:
+def test_a_character_of_several_tokens_is_text_once_and_each_sample_starts_anew(
+    tmp_path: Path,
+) -> None:
     class Halves:
         def decode(self, token_ids: Any, **_: bool) -> str:
             return bytes(token_ids).decode(errors="replace")
@@ -93,7 +106,12 @@ def test_a_character_of_several_tokens_is_text_once_and_each_sample_starts_anew(
 def test_the_data_of_the_page_are_the_record(tmp_path: Path) -> None:
     data = run_data(recorded(tmp_path, list("abcdefg")))
     first = data["rounds"][0]
-    assert (first["texts"], first["draft_texts"], first["accepted"], first["reached"]) == (["b", "e"], ["b", "c", "d"], [0], 2)
+    assert (first["texts"], first["draft_texts"], first["accepted"], first["reached"]) == (
+        ["b", "e"],
+        ["b", "c", "d"],
+        [0],
+        2,
+    )
     assert (first["seconds"], first["drafter"]) == ([1, 2, 3], "ngram")
     assert data["acceptance"] == [(2, 2), (0, 1)] == acceptance(ROUNDS)
     assert json.loads(Scripts(view_page([data, data])).data) == json.loads(json.dumps([data, data]))
@@ -120,9 +138,13 @@ def test_the_page_fetches_nothing() -> None:
 
 
 def test_the_command_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path, other, html = recorded(tmp_path), recorded(tmp_path, name="b.jsonl"), tmp_path / "out.html"
+    path, other = recorded(tmp_path), recorded(tmp_path, name="b.jsonl")
+    html = tmp_path / "out.html"
     assert cli.run(["view", str(path), str(other), "--html", str(html)]) == 0
-    assert [run["name"] for run in json.loads(Scripts(html.read_text()).data)] == ["rounds.jsonl", "b.jsonl"]
+    assert [run["name"] for run in json.loads(Scripts(html.read_text()).data)] == [
+        "rounds.jsonl",
+        "b.jsonl",
+    ]
     assert f"wrote {html}" in capsys.readouterr().err
 
 
@@ -141,8 +163,14 @@ def test_the_command_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixtu
         (("reached", 9), "9 verified positions of 3"),
     ],
 )
-def test_what_is_no_record_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], content: Any, words: str) -> None:
-    good, bad, html = recorded(tmp_path, list("abcdefg")), tmp_path / "bad.jsonl", tmp_path / "out.html"
+def test_what_is_no_record_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: Any, words: str
+) -> None:
+    good, bad, html = (
+        recorded(tmp_path, list("abcdefg")),
+        tmp_path / "bad.jsonl",
+        tmp_path / "out.html",
+    )
     if isinstance(content, tuple):
         header, first, *_ = good.read_text().splitlines()
         content = f"{header}\n{json.dumps(json.loads(first) | dict([content]))}\n"
@@ -154,7 +182,9 @@ def test_what_is_no_record_is_refused(tmp_path: Path, capsys: pytest.CaptureFixt
     assert not html.exists()
 
 
-def test_a_run_is_not_replaced_by_its_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_is_not_replaced_by_its_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = recorded(tmp_path)
     before = path.read_bytes()
     assert cli.run(["view", str(path), "--html", str(path)]) == 2

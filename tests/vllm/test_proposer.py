@@ -1,8 +1,9 @@
-"""Our drafters behind vLLM's `custom_class` interface, in an engine that is faked: rows of a batch that begin, move and end.
+"""Our drafters behind vLLM's `custom_class` interface, in an engine that is faked: rows of a batch
+that begin, move and end.
 
-The fake follows what vLLM 0.32 does with such a proposer: it hands over what every row has just got, the length of every text
-and the padded texts; a row that ends is replaced by the last one; a prompt read in pieces gets no token at first.
-"""
+The fake follows what vLLM 0.32 does with such a proposer: it hands over what every row has just
+got, the length of every text and the padded texts; a row that ends is replaced by the last one; a
+prompt read in pieces gets no token at first."""
 
 from __future__ import annotations
 
@@ -27,7 +28,10 @@ def engine_config(length=6, max_model_len=LIMIT, **ours):
     return SimpleNamespace(
         speculative_config=SimpleNamespace(num_speculative_tokens=length),
         model_config=SimpleNamespace(
-            model="target", tokenizer="target", max_model_len=max_model_len, get_vocab_size=lambda: VOCAB
+            model="target",
+            tokenizer="target",
+            max_model_len=max_model_len,
+            get_vocab_size=lambda: VOCAB,
         ),
         additional_config={"draftproof": ours} if ours else {},
     )
@@ -44,10 +48,12 @@ def target_text(seed, length):
 
 
 class Request:
-    """text: prompt and what greedy decoding goes on with. chunks: steps in which its prompt is read before it gets a token."""
+    """text: prompt and what greedy decoding goes on with. chunks: steps in which its prompt is read
+    before it gets a token."""
 
     def __init__(self, seed, prompt=20, answer=60, chunks=1):
-        self.text, self.known, self.end, self.chunks = target_text(seed, prompt + answer), prompt, prompt + answer, chunks
+        self.text, self.known = target_text(seed, prompt + answer), prompt
+        self.end, self.chunks = prompt + answer, chunks
         self.draft, self.rounds = [], []
 
     def step(self):
@@ -56,7 +62,9 @@ class Request:
             self.chunks -= 1
             return []
         accepted = 0
-        while accepted < len(self.draft) and self.draft[accepted] == self.text[self.known + accepted]:
+        while (
+            accepted < len(self.draft) and self.draft[accepted] == self.text[self.known + accepted]
+        ):
             accepted += 1
             if self.known + accepted == self.end:
                 break
@@ -77,7 +85,9 @@ def run(proposer, arrivals, at_once=3):
         for place, request in enumerate(batch):
             texts[place, : request.known] = request.text[: request.known]
         lengths = np.array([request.known for request in batch])
-        for request, draft in zip(batch, proposer.propose(sampled, lengths, texts, slot_mappings=None), strict=True):
+        for request, draft in zip(
+            batch, proposer.propose(sampled, lengths, texts, slot_mappings=None), strict=True
+        ):
             assert isinstance(draft, list) and all(type(token) is int for token in draft)
             request.draft = draft
         for place in reversed(range(len(batch))):
@@ -89,8 +99,13 @@ def run(proposer, arrivals, at_once=3):
 
 def ours(method, request, length, **options):
     """The rounds of our own decoder over a table target that writes the same text."""
-    drafter = SpeculativeConfig.from_dict({"method": method, "num_speculative_tokens": length, **options})
-    path, prompt = request.text, request.rounds[1][0]  # one token is there before vLLM asks for a first draft
+    drafter = SpeculativeConfig.from_dict(
+        {"method": method, "num_speculative_tokens": length, **options}
+    )
+    path, prompt = (
+        request.text,
+        request.rounds[1][0],
+    )  # one token is there before vLLM asks for a first draft
 
     def law(context):
         one = np.zeros(VOCAB)
@@ -99,16 +114,27 @@ def ours(method, request, length, **options):
 
     target = TableModel(law, vocab_size=VOCAB)
     made = drafter.spec.make(drafter, SimpleNamespace(target=target, draft=None, tokenizer=None))
-    decoder = SpeculativeDecoder(made, target, speculative_config={"num_speculative_tokens": length})
-    result = decoder.generate(path[:prompt], SamplingParams(max_tokens=len(path) - prompt, temperature=0.0))
+    decoder = SpeculativeDecoder(
+        made, target, speculative_config={"num_speculative_tokens": length}
+    )
+    result = decoder.generate(
+        path[:prompt], SamplingParams(max_tokens=len(path) - prompt, temperature=0.0)
+    )
     assert list(result.token_ids) == path[prompt:]
-    return [(record.start, record.draft_tokens, record.num_accepted_tokens) for record in result.rounds]
+    return [
+        (record.start, record.draft_tokens, record.num_accepted_tokens) for record in result.rounds
+    ]
 
 
-@pytest.mark.parametrize(("kind", "method"), [(Suffix, "suffix"), (NGram, "ngram"), (NGramCache, "ngram_cache")])
+@pytest.mark.parametrize(
+    ("kind", "method"), [(Suffix, "suffix"), (NGram, "ngram"), (NGramCache, "ngram_cache")]
+)
 def test_drafts_are_those_of_our_own_decoder(kind, method):
-    """Round by round in a batch whose rows move, but for the last rounds: ours stops at the limit, which vLLM does not tell."""
-    requests = run(kind(engine_config()), [Request(seed, answer=40 + 13 * (seed % 3)) for seed in range(7)])
+    """Round by round in a batch whose rows move, but for the last rounds: ours stops at the limit,
+    which vLLM does not tell."""
+    requests = run(
+        kind(engine_config()), [Request(seed, answer=40 + 13 * (seed % 3)) for seed in range(7)]
+    )
     for request in requests:
         begun = [one for one in request.rounds[1:] if one[0] + 6 < request.end]
         same = ours(method, request, 6)
@@ -151,7 +177,8 @@ def test_a_request_that_begins_as_another_one_ended_is_a_new_one(monkeypatch):
     proposer = Auto(engine_config())
     first = run(proposer, [Request(3)])[0]
     second = Request(3)
-    second.text, second.known, second.end = [*first.text, *target_text(4, 60)], first.end + 20, first.end + 60
+    second.text, second.known = [*first.text, *target_text(4, 60)], first.end + 20
+    second.end = first.end + 60
     run(proposer, [second])
     assert len(Watched.seen) == 2
 
@@ -171,7 +198,10 @@ def test_auto_takes_turns_and_adapts():
     lengths = {len(draft) for request in requests for _, draft, _ in request.rounds}
     assert len(lengths) > 3 and max(lengths) <= 12
     rounds = sum(len(request.rounds) for request in requests)
-    other = run(Auto(engine_config(length=12, drafters=["suffix", "ngram_cache"])), [Request(seed) for seed in range(6)])
+    other = run(
+        Auto(engine_config(length=12, drafters=["suffix", "ngram_cache"])),
+        [Request(seed) for seed in range(6)],
+    )
     assert [one.rounds for one in other] != [one.rounds for one in requests]
     dear = Auto(engine_config(length=12, costs={"verify": {"1": 1.0, "13": 60.0}}))
     none = run(dear, [Request(seed) for seed in range(6)])
@@ -201,8 +231,16 @@ def test_the_method_may_be_named_in_vllms_configuration():
         (NGram, {"tree": "2,1"}, "'tree'; inside vLLM"),
         (NGram, {"num_speculative_tokens": 3}, "asks for 3 tokens a draft, vLLM for 6"),
         (Suffix, {"suffix_decoding_use_tree": True}, "cannot read a tree"),
-        (NGram, {"prompt_lookup_maximum": 3}, "has no key 'prompt_lookup_maximum'; did you mean 'prompt_lookup_max'"),
-        (Auto, {"drafters": ["suffix", {"method": "eagle3", "model": "head"}]}, "auto chooses from .*, not 'eagle3'"),
+        (
+            NGram,
+            {"prompt_lookup_maximum": 3},
+            "has no key 'prompt_lookup_maximum'; did you mean 'prompt_lookup_max'",
+        ),
+        (
+            Auto,
+            {"drafters": ["suffix", {"method": "eagle3", "model": "head"}]},
+            "auto chooses from .*, not 'eagle3'",
+        ),
         (Proposer, {"method": "retrieval"}, 'needs "store"'),
     ],
 )

@@ -23,15 +23,22 @@ MOST_SURVIVING = 1 / 20
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0: every fault is caught but for those that say why not; 1: not so; 2: the list or the request is wrong."""
+    """0: every fault is caught but for those that say why not; 1: not so; 2: the list or the
+    request is wrong."""
     asked = _parser().parse_args(arguments)
     chosen = [fault for fault in FAULTS if asked.only in fault.name]
-    wrong = list(complaints(FAULTS)) or ([] if chosen else [f"--only {asked.only!r} names no fault"])
+    wrong = list(complaints(FAULTS)) or (
+        [] if chosen else [f"--only {asked.only!r} names no fault"]
+    )
     if wrong:
         print("\n".join(wrong), file=sys.stderr)
         return 2
     kept = Kept(asked.out)
-    found = {fault: kept.found[fingerprint(fault)] for fault in chosen if fingerprint(fault) in kept.found}
+    found = {
+        fault: kept.found[fingerprint(fault)]
+        for fault in chosen
+        if fingerprint(fault) in kept.found
+    }
     missing = [fault for fault in chosen if fault not in found]
     console = Console(stderr=True)
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder, _bar(console) as bar:
@@ -49,25 +56,33 @@ class Kept:
     def __init__(self, path: Path) -> None:
         self.path = path
         lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-        self.found: dict[str, Found] = {entry["fingerprint"]: entry["found"] for entry in map(json.loads, lines)}
+        self.found: dict[str, Found] = {
+            entry["fingerprint"]: entry["found"] for entry in map(json.loads, lines)
+        }
 
     def add(self, fault: Fault, found: Found) -> None:
         if found == "broken":
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"fingerprint": fingerprint(fault), "name": fault.name, "found": found}) + "\n")
+            file.write(
+                json.dumps({"fingerprint": fingerprint(fault), "name": fault.name, "found": found})
+                + "\n"
+            )
 
 
 def _plant(faults: Sequence[Fault], workers: int, folder: Path) -> Iterator[tuple[Fault, Found]]:
-    """Every fault with what came of it, as it comes. Without any fault all the tests named must pass, or a failure says
-    nothing."""
+    """Every fault with what came of it, as it comes. Without any fault all the tests named must
+    pass, or a failure says nothing."""
     if not faults:
         return
     copies: SimpleQueue[Copy] = SimpleQueue()
     for number in range(workers):
         copies.put(Copy(folder / str(number)))
-    if Copy(folder / "right").pytest(sorted({test for fault in faults for test in fault.tests})) != PASSED:
+    if (
+        Copy(folder / "right").pytest(sorted({test for fault in faults for test in fault.tests}))
+        != PASSED
+    ):
         raise SystemExit("the tests fail with nothing planted; run them first")
 
     def run(fault: Fault) -> tuple[Fault, Found]:
@@ -78,7 +93,9 @@ def _plant(faults: Sequence[Fault], workers: int, folder: Path) -> Iterator[tupl
             copies.put(copy)
 
     with ThreadPoolExecutor(workers) as pool:
-        yield from (done.result() for done in as_completed([pool.submit(run, fault) for fault in faults]))
+        yield from (
+            done.result() for done in as_completed([pool.submit(run, fault) for fault in faults])
+        )
 
 
 def _report(found: dict[Fault, Found], as_json: bool) -> int:
@@ -104,14 +121,19 @@ def _report(found: dict[Fault, Found], as_json: bool) -> int:
             )
         )
     else:
-        for said, faults in (("SURVIVED", unseen), ("CAUGHT AFTER ALL, take its reason away", stale), ("NOT RUN", broken)):
+        for said, faults in (
+            ("SURVIVED", unseen),
+            ("CAUGHT AFTER ALL, take its reason away", stale),
+            ("NOT RUN", broken),
+        ):
             for fault in faults:
                 print(f"{said}: {fault.name} (tests: {', '.join(fault.tests)})")
         for fault in survived:
             if fault.survives:
                 print(f"survives: {fault.name}: {fault.survives}")
         print(
-            f"{len(found)} faults planted, {len(found) - len(survived) - len(broken)} caught, {excused} survive with a reason"
+            f"{len(found)} faults planted, {len(found) - len(survived) - len(broken)} "
+            f"caught, {excused} survive with a reason"
         )
         if too_many:
             print("more than one in twenty survives")
@@ -119,16 +141,32 @@ def _report(found: dict[Fault, Found], as_json: bool) -> int:
 
 
 def _bar(console: Console) -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
     return Progress(*columns, console=console, disable=not console.is_terminal)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="mutants", description="Plant faults in a copy of the package and run the tests.")
-    parser.add_argument("--only", default="", metavar="WORD", help="only faults whose name (file: what is wrong) holds WORD")
-    parser.add_argument("--json", action="store_true", help="what was found as one JSON object on stdout")
+    parser = argparse.ArgumentParser(
+        prog="mutants", description="Plant faults in a copy of the package and run the tests."
+    )
+    parser.add_argument(
+        "--only",
+        default="",
+        metavar="WORD",
+        help="only faults whose name (file: what is wrong) holds WORD",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="what was found as one JSON object on stdout"
+    )
     parser.add_argument("--workers", type=int, default=2, help="faults planted at a time (2)")
-    parser.add_argument("--out", type=Path, default=ROOT / "out" / "mutants.jsonl", help="what was found so far")
+    parser.add_argument(
+        "--out", type=Path, default=ROOT / "out" / "mutants.jsonl", help="what was found so far"
+    )
     return parser
 
 

@@ -53,7 +53,10 @@ CORE: tuple[Fault, ...] = (
     Fault(
         "core/chance.py",
         "return xp.max(xp.where(xp.concat([start, successes]), places, xp.zeros_like(places)))",
-        "return xp.sum(xp.where(xp.concat([start, successes]), xp.ones_like(places), xp.zeros_like(places))) - 1",
+        (
+            "return xp.sum(xp.where(xp.concat([start, successes]), xp.ones_like(places), "
+            "xp.zeros_like(places))) - 1"
+        ),
         "on a device the last success is the number of successes",
         CHANCE,
     ),
@@ -66,8 +69,8 @@ CORE: tuple[Fault, ...] = (
     ),
     Fault(
         "core/chance.py",
-        "for i in reversed(range(len(values))) if self.uniform(purpose, i) < values[i]), 0)",
-        "for i in range(len(values)) if self.uniform(purpose, i) < values[i]), 0)",
+        "for i in reversed(range(len(values)))",
+        "for i in range(len(values))",
         "the first success is taken for the last",
         CHANCE,
     ),
@@ -137,8 +140,8 @@ CORE: tuple[Fault, ...] = (
     ),
     Fault(
         "core/penalties.py",
-        "for t in set(path) if t not in seen and t < self._vocab_size]",
-        "for t in set(path[:-1]) if t not in seen and t < self._vocab_size]",
+        "for t in set(path)\n            if t not in seen",
+        "for t in set(path[:-1])\n            if t not in seen",
         "the newest drafted token is not penalised",
         PARAMETERS,
     ),

@@ -66,14 +66,20 @@ DECODE: tuple[Fault, ...] = (
     ),
     Fault(
         "decode/engine.py",
-        "            if not self._is_being_read(job, index) and not self._shares_coins(job, index):\n",
+        (
+            "            if not self._is_being_read(job, index) and not "
+            "self._shares_coins(job, index):\n"
+        ),
         "            if not self._shares_coins(job, index):\n",
         "samples of one prompt do not wait for the one that reads it",
         ENGINE,
     ),
     Fault(
         "decode/engine.py",
-        "            if not self._is_being_read(job, index) and not self._shares_coins(job, index):\n",
+        (
+            "            if not self._is_being_read(job, index) and not "
+            "self._shares_coins(job, index):\n"
+        ),
         "            if not self._is_being_read(job, index):\n",
         "two texts with the same random numbers run side by side, their draft lengths by the load",
         ("serve/test_company.py",),
@@ -158,8 +164,8 @@ DECODE: tuple[Fault, ...] = (
     ),
     Fault(
         "decode/generation.py",
-        "self.session.keep((*range(len(unread)), *(len(unread) + node for node in verdict.path[:num_accepted])))",
-        "self.session.keep((*range(len(unread)), *(len(unread) + node for node in range(num_accepted))))",
+        "*(len(unread) + node for node in verdict.path[:num_accepted])",
+        "*(len(unread) + node for node in range(num_accepted))",
         "the session keeps the first nodes of a tree, not the accepted ones",
         ("decode/test_trees.py",),
     ),

@@ -5,7 +5,12 @@ from __future__ import annotations
 from mutants.fault import Fault
 
 CONTRACT = ("drafters/test_contract.py",)
-BUILDER = ("drafters/test_builder.py", "drafters/test_recorded_laws.py", "core/test_near_laws.py", "core/test_tree_rules.py")
+BUILDER = (
+    "drafters/test_builder.py",
+    "drafters/test_recorded_laws.py",
+    "core/test_near_laws.py",
+    "core/test_tree_rules.py",
+)
 MEMORIES = ("drafters/test_taking_in.py",)
 HEADS = ("drafters/test_heads.py", "exact/test_heads.py")
 FORKS = ("drafters/test_contract.py::test_a_fork_goes_its_own_way", "drafters/test_forks.py")
@@ -55,8 +60,8 @@ DRAFTERS: tuple[Fault, ...] = (
     ),
     Fault(
         "drafters/builder.py",
-        "return self._space_under(parent) > 0 and (self._policy is None or self._policy(law, self._depth_of(parent)))",
-        "return self._space_under(parent) > 0",
+        "self._policy is None or self._policy(law, self._depth_of(parent))",
+        "True",
         "the length policy is not asked",
         ("exact/test_lengths.py",),
     ),
@@ -226,8 +231,8 @@ DRAFTERS: tuple[Fault, ...] = (
     ),
     Fault(
         "drafters/medusa.py",
-        "if self._state is not None and self._known == len(context) - 1 else Foreseen(0)",
-        "if self._state is not None else Foreseen(0)",
+        "if self._state is not None and self._known == len(context) - 1\n",
+        "if self._state is not None\n",
         "a state of another place of the text is drafted from",
         MEMORIES,
     ),
@@ -240,7 +245,10 @@ DRAFTERS: tuple[Fault, ...] = (
     ),
     Fault(
         "drafters/draft_model.py",
-        "return DraftModel(model, how, tree=config.shape, selection=siblings(config), name=config.method)",
+        (
+            "return DraftModel(model, how, tree=config.shape, selection=siblings(config), "
+            "name=config.method)"
+        ),
         'return DraftModel(model, how, tree=config.shape, selection="iid", name=config.method)',
         "the siblings asked for are not those drawn",
         MEMORIES,

@@ -15,9 +15,9 @@ PACKAGE = Path("src") / "draftproof"
 class Fault:
     """A wrong line put in the place of a right one.
 
-    file: below src/draftproof. old: text that stands there exactly once. new: what is planted. why: what is then wrong, in one
-    line; it is the fault's name. tests: the files or tests of which one must fail, below tests/. survives: why no test can tell
-    the difference; empty where one must."""
+    file: below src/draftproof. old: text that stands there exactly once. new: what is planted. why:
+    what is then wrong, in one line; it is the fault's name. tests: the files or tests of which one
+    must fail, below tests/. survives: why no test can tell the difference; empty where one must."""
 
     file: str
     old: str
@@ -45,7 +45,10 @@ def complaints(faults: Iterable[Fault], root: Path = ROOT) -> Iterator[str]:
         path = root / PACKAGE / fault.file
         found = path.read_text(encoding="utf-8").count(fault.old) if path.is_file() else 0
         if found != 1:
-            yield f"{fault.name}: the old text stands {found} times in {fault.file}, it must stand there once"
+            yield (
+                f"{fault.name}: the old text stands {found} times in {fault.file}, it must "
+                "stand there once"
+            )
         if fault.old == fault.new:
             yield f"{fault.name}: old and new are the same text"
         if not fault.tests:

@@ -1,4 +1,5 @@
-"""Faults of foretelling: acceptance given a text, rounds over it, costs, and the advice made of them."""
+"""Faults of foretelling: acceptance given a text, rounds over it, costs, and the advice made of
+them."""
 
 from __future__ import annotations
 
@@ -13,15 +14,15 @@ SCHEDULE = ("plan/test_schedule.py",)
 PLAN: tuple[Fault, ...] = (
     Fault(
         "plan/acceptance.py",
-        'chance = draft if foretold(self.rule).chain == "draw" else ratio if self.joint else np.minimum(1.0, ratio)',
-        "chance = ratio if self.joint else np.minimum(1.0, ratio)",
+        'if foretold(self.rule).chain == "draw"\n',
+        "if False\n",
         "`match` is foretold as `token`",
         ACCEPTANCE,
     ),
     Fault(
         "plan/acceptance.py",
-        "draft_laws[row] * (target[row] / draft[row])).sum(",
-        "draft_laws[row]).sum(",
+        "draft_laws[row] * (target[row] / draft[row])\n",
+        "draft_laws[row]\n",
         "shared noise is foretold as if target and draft gave the token alike",
         ACCEPTANCE,
     ),
@@ -104,15 +105,21 @@ PLAN: tuple[Fault, ...] = (
     ),
     Fault(
         "plan/rounds.py",
-        "reached[child] = reached[parent] * padded[len(children)][level - 1 : level - 1 + n, place]",
-        "reached[child] = reached[parent] * padded[len(children)][level : level + n, place]",
+        "reached[parent] * padded[len(children)][level - 1 : level - 1 + n, place]",
+        "reached[parent] * padded[len(children)][level : level + n, place]",
         "a level of a tree is judged at the next token",
         (*ROUNDS, *SIBLINGS),
     ),
     Fault(
         "plan/rounds.py",
-        'emitted = 1 + min(int(np.searchsorted(running[s], coins[s], side="right")), int(lengths[s]))',
-        'emitted = min(int(np.searchsorted(running[s], coins[s], side="right")), int(lengths[s])) or 1',
+        (
+            'emitted = 1 + min(int(np.searchsorted(running[s], coins[s], side="right")), '
+            "int(lengths[s]))"
+        ),
+        (
+            'emitted = min(int(np.searchsorted(running[s], coins[s], side="right")), '
+            "int(lengths[s])) or 1"
+        ),
         "a played round emits no bonus",
         ROUNDS,
     ),
@@ -132,8 +139,8 @@ PLAN: tuple[Fault, ...] = (
     ),
     Fault(
         "plan/costs.py",
-        "outside = np.where(counts > 0, self.outside.fixed + counts * self.outside.each, self.outside.plain)",
-        "outside = self.outside.fixed + counts * self.outside.each",
+        "counts > 0, self.outside.fixed + counts * self.outside.each, self.outside.plain\n",
+        "counts >= 0, self.outside.fixed + counts * self.outside.each, self.outside.plain\n",
         "a plain round costs what a drafting one does",
         (*COSTS, "plan/test_predict.py"),
     ),
@@ -153,8 +160,8 @@ PLAN: tuple[Fault, ...] = (
     ),
     Fault(
         "plan/schedule.py",
-        'if c["speedup"]["low"] >= 1}',
-        'if c["speedup"]["point"] >= 1}',
+        'if c["speedup"]["low"] >= 1\n',
+        'if c["speedup"]["point"] >= 1\n',
         "a length is taken whose interval reaches below 1",
         SCHEDULE,
     ),
@@ -181,8 +188,8 @@ PLAN: tuple[Fault, ...] = (
     ),
     Fault(
         "plan/replay.py",
-        "at_token = judge.laws(ours[None], theirs[None], np.array([token]))[0, 0] if shown.text.own else overlap(ours, theirs)",
-        "at_token = judge.laws(ours[None], theirs[None], np.array([token]))[0, 0]",
+        "            if shown.text.own\n            else overlap(ours, theirs)\n",
+        "",
         "a given answer is judged as if the target had written it",
         ("plan/test_replay.py",),
     ),

@@ -15,7 +15,8 @@ from typing import Literal
 from mutants.fault import PACKAGE, ROOT, Fault
 
 Found = Literal["caught", "survived", "broken"]
-"""broken: the tests did not run at all, so nothing is known (a planted text that is no Python, say)."""
+"""broken: the tests did not run at all, so nothing is known (a planted text that is no Python,
+say)."""
 
 LIMIT = 600
 """Seconds after which a run of tests counts as caught: a fault may make a loop endless."""
@@ -27,7 +28,8 @@ RAN = 10
 """Added to them, so that a process that broke down is not taken for one whose tests failed."""
 
 SERVER = get_context("forkserver")
-"""Every run of tests is a fork of one process that has imported the large libraries, and nothing of this package."""
+"""Every run of tests is a fork of one process that has imported the large libraries, and nothing of
+this package."""
 SERVER.set_forkserver_preload(["pytest", "torch", "transformers.models.llama.modeling_llama"])
 
 
@@ -36,7 +38,9 @@ class Copy:
 
     def __init__(self, folder: Path) -> None:
         self.source = folder / "src"
-        shutil.copytree(ROOT / "src", self.source, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+        shutil.copytree(
+            ROOT / "src", self.source, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info")
+        )
 
     def run(self, fault: Fault) -> Found:
         """What the tests of `fault` say while it is planted."""
@@ -50,7 +54,8 @@ class Copy:
         return "survived" if code == PASSED else "caught" if code == FAILED else "broken"
 
     def pytest(self, tests: Iterable[str]) -> int:
-        """pytest's exit code over `tests` with this copy in the package's place, in a process of its own."""
+        """pytest's exit code over `tests` with this copy in the package's place, in a process of
+        its own."""
         process = SERVER.Process(target=_pytest, args=(str(self.source), tuple(tests)))
         process.start()
         process.join(LIMIT)
@@ -78,13 +83,25 @@ def _pytest(source: str, tests: tuple[str, ...]) -> None:
     import pytest
 
     named = [str(ROOT / "tests" / test) for test in tests]
-    options = ["-x", "-q", "-p", "no:cacheprovider", "--timeout", "120", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    options = [
+        "-x",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--timeout",
+        "120",
+        "-W",
+        "ignore::pytest.PytestAssertRewriteWarning",
+    ]
     sys.exit(RAN + int(pytest.main([*options, *named])))
 
 
 def fingerprint(fault: Fault) -> str:
     """Changes when the fault, the file it is planted in or the tests it names do."""
     mark = hashlib.sha256(repr(fault).encode())
-    for path in (PACKAGE / fault.file, *(Path("tests") / test.partition("::")[0] for test in fault.tests)):
+    for path in (
+        PACKAGE / fault.file,
+        *(Path("tests") / test.partition("::")[0] for test in fault.tests),
+    ):
         mark.update((ROOT / path).read_bytes())
     return mark.hexdigest()

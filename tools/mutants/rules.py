@@ -258,8 +258,14 @@ RULES: tuple[Fault, ...] = (
     ),
     Fault(
         "core/siblings.py",
-        'others = siblings if draft.selection == "top_k_plus_one" else siblings[: siblings.index(child)]',
-        'others = siblings[-2:] if draft.selection == "top_k_plus_one" else siblings[: siblings.index(child)]',
+        (
+            'others = siblings if draft.selection == "top_k_plus_one" else siblings[: '
+            "siblings.index(child)]"
+        ),
+        (
+            'others = siblings[-2:] if draft.selection == "top_k_plus_one" else siblings[: '
+            "siblings.index(child)]"
+        ),
         "the earlier constants stay in the law of the drawn one",
         TREES,
     ),
@@ -294,7 +300,10 @@ RULES: tuple[Fault, ...] = (
     ),
     Fault(
         "core/laws.py",
-        "target_law = xp.astype(target_law, xp.float64)\n    positive = target_law - xp.astype(draft_law, xp.float64)",
+        (
+            "target_law = xp.astype(target_law, xp.float64)\n    positive = target_law - "
+            "xp.astype(draft_law, xp.float64)"
+        ),
         "positive = target_law - draft_law",
         "a residual of float32 laws is taken in float32",
         LAWS,

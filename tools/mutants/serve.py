@@ -11,9 +11,18 @@ LIMITS = ("serve/test_limits.py",)
 SERVE: tuple[Fault, ...] = (
     Fault(
         "decode/reading.py",
-        "        sequence.ahead.append(Observation(start=start, tokens=tokens, hidden=output.hidden))\n",
-        "        sequence.drafting.observe(Observation(start=start, tokens=tokens, hidden=output.hidden))\n",
-        "a drafter hears of a prompt's pieces before the first round, and its drafts depend on them",
+        (
+            "        sequence.ahead.append(Observation(start=start, tokens=tokens, "
+            "hidden=output.hidden))\n"
+        ),
+        (
+            "        sequence.drafting.observe(Observation(start=start, tokens=tokens, "
+            "hidden=output.hidden))\n"
+        ),
+        (
+            "a drafter hears of a prompt's pieces before the first round, and its drafts "
+            "depend on them"
+        ),
         READING,
     ),
     Fault(
@@ -25,8 +34,8 @@ SERVE: tuple[Fault, ...] = (
     ),
     Fault(
         "decode/batch.py",
-        "or sample.unread <= self.piece or not sample.reads_ahead:",
-        "or sample.unread <= self.piece:",
+        "                or not sample.reads_ahead\n",
+        "",
         "a prompt that is to be scored is read ahead",
         READING,
     ),
@@ -39,7 +48,10 @@ SERVE: tuple[Fault, ...] = (
     ),
     Fault(
         "serve/scheduler.py",
-        "            if work.cancel.is_set() and work.first is None:  # nobody is left to hear of it\n",
+        (
+            "            if work.cancel.is_set() and work.first is None:  # nobody is left "
+            "to hear of it\n"
+        ),
         "            if False:\n",
         "a client that went away while it waited is told of an end",
         COMPANY,

@@ -1,4 +1,5 @@
-"""Faults of training: which rows are trained on what, the losses, held-out acceptance, checkpoints, costs."""
+"""Faults of training: which rows are trained on what, the losses, held-out acceptance, checkpoints,
+costs."""
 
 from __future__ import annotations
 
@@ -70,15 +71,15 @@ TRAIN: tuple[Fault, ...] = (
     ),
     Fault(
         "train/unroll.py",
-        "features[None], places[None] + step, attend)[0]",
-        "features[None], places[None], attend)[0]",
+        "features[None], places[None] + step, attend\n",
+        "features[None], places[None], attend\n",
         "later steps stand at the first step's positions",
         LOOP,
     ),
     Fault(
         "train/unroll.py",
-        "dtype=torch.bool, device=queries.device).tril(rows.start)",
-        "dtype=torch.bool, device=queries.device).tril(rows.start + 1)",
+        "dtype=torch.bool, device=queries.device).tril(\n            rows.start\n",
+        "dtype=torch.bool, device=queries.device).tril(\n            rows.start + 1\n",
         "a drafted row sees a true row that drafting does not have",
         LOOP,
     ),
@@ -91,8 +92,8 @@ TRAIN: tuple[Fault, ...] = (
     ),
     Fault(
         "train/states.py",
-        "begins = [ahead + rows.start - text.prompt for",
-        "begins = [ahead - 1 + rows.start - text.prompt + 1 * (ahead == 1) for",
+        "            ahead + rows.start - text.prompt\n",
+        "            ahead - 1 + rows.start - text.prompt + 1 * (ahead == 1)\n",
         "labels of later steps are one position early",
         (*LOOP, *TASK),
     ),
@@ -147,8 +148,8 @@ TRAIN: tuple[Fault, ...] = (
     ),
     Fault(
         "train/distil.py",
-        "logits[0, text.prompt - 1 :, : self.target.vocab_size]",
-        "logits[0, text.prompt :, : self.target.vocab_size]",
+        "0, text.prompt - 1 :, : self.target.vocab_size",
+        "0, text.prompt :, : self.target.vocab_size",
         "a draft model is not trained on an answer's first token",
         DISTIL,
     ),
@@ -203,15 +204,18 @@ TRAIN: tuple[Fault, ...] = (
     ),
     Fault(
         "train/mixture.py",
-        "unique = {prompt.key: prompt for prompt in found}\n    return [unique[key] for key in sorted(unique)][:limit]",
+        (
+            "unique = {prompt.key: prompt for prompt in found}\n    return [unique[key] for "
+            "key in sorted(unique)][:limit]"
+        ),
         "return sorted(found, key=lambda prompt: prompt.key)[:limit]",
         "prompts come twice",
         ("train/test_data.py", "train/test_invented.py"),
     ),
     Fault(
         "train/store.py",
-        "if text.prompt + 1 < length]",
-        "]",
+        " if text.prompt + 1 < length\n",
+        "\n",
         "texts that are all prompt are kept",
         (*DATA, *LOOP),
     ),

@@ -1,5 +1,5 @@
-"""Is a decoder exact? The enumerated proof, its cases, and the wrong rules it must catch; engines by their rounds or their
-texts."""
+"""Is a decoder exact? The enumerated proof, its cases, and the wrong rules it must catch; engines
+by their rounds or their texts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from draftproof.audit.engines.callables import CallableEngine as CallableEngine
     from draftproof.audit.engines.endpoint import EndpointEngine as EndpointEngine
     from draftproof.audit.engines.ours import OurEngine as OurEngine
-    from draftproof.audit.engines.transformers_assisted import TransformersEngine as TransformersEngine
+    from draftproof.audit.engines.transformers_assisted import (
+        TransformersEngine as TransformersEngine,
+    )
     from draftproof.audit.greedy import audit_greedy as audit_greedy
     from draftproof.audit.proof import Audit as Audit
     from draftproof.audit.proof import audit_rules as audit_rules

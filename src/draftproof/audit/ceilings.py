@@ -1,9 +1,10 @@
-"""What every rule accepts at one position of the toys, beside the most that any rule could make of the same drafts.
+"""What every rule accepts at one position of the toys, beside the most that any rule could make of
+the same drafts.
 
-The rule is enumerated as in the proof: every draft that can come, every way through its coins. The ceiling is the optimum over
-all couplings of Y ~ target with the drafts, by max-flow min-cut: 1 + min over sets H of [target(H) - P(all drafts in H)]
-(SpecTr 2310.15141), with H running through all subsets of the toys' tokens, for any way siblings can come about.
-"""
+The rule is enumerated as in the proof: every draft that can come, every way through its coins. The
+ceiling is the optimum over all couplings of Y ~ target with the drafts, by max-flow min-cut: 1 +
+min over sets H of [target(H) - P(all drafts in H)] (SpecTr 2310.15141), with H running through all
+subsets of the toys' tokens, for any way siblings can come about."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Achieved:
-    """Means over the toys: the chance that one of `num_drafts` drafts at a position is the emitted token, and its ceiling."""
+    """Means over the toys: the chance that one of `num_drafts` drafts at a position is the emitted
+    token, and its ceiling."""
 
     rule: str
     selection: Selection
@@ -42,8 +44,9 @@ class Achieved:
 
 
 def achieved(rules: Sequence[str] = tuple(LOSSLESS)) -> list[Achieved]:
-    """One row for every rule and kind of siblings it verifies: two drafts for rules of trees, one for those of chains and for
-    `gumbel`, whose drafts share the target's noise (its closed form stands for the enumeration, which has none to share)."""
+    """One row for every rule and kind of siblings it verifies: two drafts for rules of trees, one
+    for those of chains and for `gumbel`, whose drafts share the target's noise (its closed form
+    stands for the enumeration, which has none to share)."""
     found = []
     for name in rules:
         rule = LOSSLESS[name]
@@ -59,11 +62,14 @@ def achieved(rules: Sequence[str] = tuple(LOSSLESS)) -> list[Achieved]:
 
 
 def ceiling(target_law: Vector, sets: Sequence[tuple[tuple[int, ...], float]]) -> float:
-    """The most often that Y ~ `target_law` [vocab] can be among the drafts; `sets`: what may be drafted, with probabilities."""
+    """The most often that Y ~ `target_law` [vocab] can be among the drafts; `sets`: what may be
+    drafted, with probabilities."""
     tokens = range(len(target_law))
     subsets = chain.from_iterable(combinations(tokens, size) for size in range(len(target_law) + 1))
     cuts = (
-        sum(target_law[list(inside)]) - sum(mass for drafts, mass in sets if set(drafts) <= set(inside)) for inside in subsets
+        sum(target_law[list(inside)])
+        - sum(mass for drafts, mass in sets if set(drafts) <= set(inside))
+        for inside in subsets
     )
     return float(1.0 + min(cuts))
 
@@ -73,7 +79,9 @@ def _laws(pair: str) -> tuple[Vector, Vector]:
     return toy.target.law(PROMPT), toy.draft.law(PROMPT)
 
 
-def _cell(rule: Rule, selection: Selection, count: int, target: Vector, law: Vector) -> tuple[float, float]:
+def _cell(
+    rule: Rule, selection: Selection, count: int, target: Vector, law: Vector
+) -> tuple[float, float]:
     """(accepted, ceiling) at one position."""
     accepted, sets = 0.0, []
 
@@ -89,7 +97,9 @@ def _cell(rule: Rule, selection: Selection, count: int, target: Vector, law: Vec
     for drawn, made in outcomes(draft, len(PROMPT)):
         sets.append((made.tokens, drawn.probability))
         ways = outcomes(partial(rule.verify, made, _Row(target)), len(PROMPT), drawn.known)
-        accepted += drawn.probability * sum(way.probability * len(verdict.path) for way, verdict in ways)
+        accepted += drawn.probability * sum(
+            way.probability * len(verdict.path) for way, verdict in ways
+        )
     return gumbel_acceptance(target, law) if rule.coupled else accepted, ceiling(target, sets)
 
 

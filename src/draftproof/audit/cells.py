@@ -1,5 +1,5 @@
-"""Any cell of the proof by its name, and the tables beside those of chains and trees: heads, drafters whose coming draft
-depends on more than the context, and lengths that adapt."""
+"""Any cell of the proof by its name, and the tables beside those of chains and trees: heads,
+drafters whose coming draft depends on more than the context, and lengths that adapt."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ QUICK_HEADS = ("medusa", "medusa [2,1]", "eagle greedy", "eagle tree", "eagle3 t
 
 
 def harness_of(case: Case, rule: Rule | None = None) -> Harness:
-    """The generation of any cell, ready for its first round. rule: another one than the case names, for mutants."""
+    """The generation of any cell, ready for its first round. rule: another one than the case names,
+    for mutants."""
     if case.draft in others.KINDS:
         return others.other_harness(case, rule)
     if case.draft in heads.KINDS:
@@ -47,12 +48,16 @@ def prove_all(cases: Iterable[Case], workers: int = 1) -> Iterator[Proof]:
 
 
 def other_covering(rules: Sequence[str] = tuple(LOSSLESS)) -> list[Case]:
-    """Every kind of `others` with every parameter, under the rules that take it in turn, three tokens deep."""
+    """Every kind of `others` with every parameter, under the rules that take it in turn, three
+    tokens deep."""
     cases = []
     for kind in others.KINDS:
         taking = [rule for rule in others.rules_of(kind) if rule in rules]
         turns = enumerate(PARAMETERS) if taking else ()
-        cases += [_other((kind, taking[i % len(taking)]), params, PAIRS[i % len(PAIRS)], horizon=3) for i, params in turns]
+        cases += [
+            _other((kind, taking[i % len(taking)]), params, PAIRS[i % len(PAIRS)], horizon=3)
+            for i, params in turns
+        ]
     return cases
 
 
@@ -63,7 +68,9 @@ def other_product(rules: Sequence[str] = tuple(LOSSLESS)) -> Iterator[Case]:
 
 
 def _verified(rules: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    return tuple((name, rule) for name in others.KINDS for rule in others.rules_of(name) if rule in rules)
+    return tuple(
+        (name, rule) for name in others.KINDS for rule in others.rules_of(name) if rule in rules
+    )
 
 
 def _other(kind: tuple[str, str], params: str, pair: str, horizon: int = HORIZON) -> Case:
@@ -87,5 +94,12 @@ def head_product(rules: Sequence[str] = tuple(LOSSLESS)) -> Iterator[Case]:
 def length_covering(rules: Sequence[str] = CHAIN_RULES) -> list[Case]:
     """Cells of lengths that adapt in which every two levels of different factors meet."""
     chains = tuple(rule for rule in rules if rule in CHAIN_RULES)
-    rows = covering_rows([tuple(CONTROLLERS), ADAPTED, ADAPTED_PARAMETERS, chains, PAIRS]) if chains else []
-    return [Case(rule, draft, pair, params, PARAMETERS[params], 2, length=length) for length, draft, params, rule, pair in rows]
+    rows = (
+        covering_rows([tuple(CONTROLLERS), ADAPTED, ADAPTED_PARAMETERS, chains, PAIRS])
+        if chains
+        else []
+    )
+    return [
+        Case(rule, draft, pair, params, PARAMETERS[params], 2, length=length)
+        for length, draft, params, rule, pair in rows
+    ]

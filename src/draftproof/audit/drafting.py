@@ -1,7 +1,9 @@
-"""The kinds of draft every rule is proven against, each as a drafter that runs and as a plain description of what it does.
+"""The kinds of draft every rule is proven against, each as a drafter that runs and as a plain
+description of what it does.
 
-The description, `plan(context, path)`, says what comes under a drafted path: a law to draw from, a token to guess, or None to
-stop. The proof computes the expected length from it, independently of the drafter's code.
+The description, `plan(context, path)`, says what comes under a drafted path: a law to draw from, a
+token to guess, or None to stop. The proof computes the expected length from it, independently of
+the drafter's code.
 """
 
 from __future__ import annotations
@@ -12,7 +14,13 @@ from typing import Any, cast
 
 import numpy as np
 
-from draftproof.audit.guessing import Expecting, cached_guess, expected_guess, guessed_kinds, stored_table
+from draftproof.audit.guessing import (
+    Expecting,
+    cached_guess,
+    expected_guess,
+    guessed_kinds,
+    stored_table,
+)
 from draftproof.audit.kinds import Kind as Kind
 from draftproof.audit.kinds import Plan as Plan
 from draftproof.audit.kinds import TreeKind as TreeKind
@@ -46,7 +54,9 @@ class PlannedSession(DraftSession):
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
 
-    def propose(self, context: Sequence[int], draft: DraftBuilder) -> Generator[Step, Output, None] | None:
+    def propose(
+        self, context: Sequence[int], draft: DraftBuilder
+    ) -> Generator[Step, Output, None] | None:
         while draft.room > 0:
             choice = self._plan(tuple(context), draft.path())
             if choice is None:
@@ -65,8 +75,8 @@ class PlannedSession(DraftSession):
 
 
 class PlannedTree(Drafter):
-    """A drafter that grows a shape from the laws a plan gives, through the builder like any other. Laws are kept: the proof
-    asks for the same ones thousands of times."""
+    """A drafter that grows a shape from the laws a plan gives, through the builder like any other.
+    Laws are kept: the proof asks for the same ones thousands of times."""
 
     trees = True
     memories: tuple[Memory, ...] = ()
@@ -123,12 +133,15 @@ TREES: dict[str, TreeShape] = {
     "[2,2]-1": TreeShape((-1, -1, 0, 0, 1)),
     "[2,1,1]-1": TreeShape((-1, -1, 0, 1, 2)),
 }
-"""The shapes that rules for trees are proven on; the last two stand for those of six nodes where five are the most. `[3]+1` has
-one node under its third sibling."""
+"""The shapes that rules for trees are proven on; the last two stand for those of six nodes where
+five are the most. `[3]+1` has one node under its third sibling."""
 
 
-def tree_kind(name: str, draft: TableModel, laws: LawPipeline, wrap: Callable[[TableModel], LanguageModel]) -> TreeKind:
-    """The kind called "<selection> <shape>", or "model <selection> <shape>" for the small-model drafter itself."""
+def tree_kind(
+    name: str, draft: TableModel, laws: LawPipeline, wrap: Callable[[TableModel], LanguageModel]
+) -> TreeKind:
+    """The kind called "<selection> <shape>", or "model <selection> <shape>" for the small-model
+    drafter itself."""
     *by, selection, shape_name = name.split(" ")
     shape = TREES[shape_name]
 
@@ -138,7 +151,12 @@ def tree_kind(name: str, draft: TableModel, laws: LawPipeline, wrap: Callable[[T
     chosen = cast(Selection, selection)
     drafter: Drafter = PlannedTree(shape, chosen, plan)
     if by:
-        drafter = DraftModel(wrap(draft), "greedy" if chosen == "fixed" else "probabilistic", tree=shape, selection=chosen)
+        drafter = DraftModel(
+            wrap(draft),
+            "greedy" if chosen == "fixed" else "probabilistic",
+            tree=shape,
+            selection=chosen,
+        )
     return TreeKind(name, drafter, plan, shape=shape, selection=chosen)
 
 
@@ -157,11 +175,14 @@ def kind_named(
 
 
 def kinds(
-    target: TableModel, draft: TableModel, laws: LawPipeline, wrap: Callable[[TableModel], LanguageModel]
+    target: TableModel,
+    draft: TableModel,
+    laws: LawPipeline,
+    wrap: Callable[[TableModel], LanguageModel],
 ) -> dict[str, Kind]:
-    """Every kind of draft for one pair under one request's parameters, those that drafters' files describe by a guess among
-    them: all are in the proof table, each of a single drafter under every rule. `wrap` makes the model the drafter really
-    runs."""
+    """Every kind of draft for one pair under one request's parameters, those that drafters' files
+    describe by a guess among them: all are in the proof table, each of a single drafter under every
+    rule. `wrap` makes the model the drafter really runs."""
 
     def law_of(model: TableModel) -> Callable[[tuple[int, ...], tuple[int, ...]], Any]:
         return lambda context, path: laws.law(model.logits(context + path), context, path)
@@ -171,7 +192,9 @@ def kinds(
         return (lambda context, path: model.law(context + path)) if laws.greedy else law
 
     q_law, p_law = law_of(draft), law_of(target)
-    narrow = TableModel(lambda prefix: _narrowed(draft.law(prefix)), vocab_size=draft.vocab_size, name="narrow")
+    narrow = TableModel(
+        lambda prefix: _narrowed(draft.law(prefix)), vocab_size=draft.vocab_size, name="narrow"
+    )
     narrow_law = law_of(narrow)
 
     def best(context: tuple[int, ...], path: tuple[int, ...]) -> int:
@@ -193,10 +216,16 @@ def kinds(
         Kind("greedy", DraftModel(wrap(draft), "greedy"), best, shows=shown(draft, q_law)),
         Kind("narrow", DraftModel(wrap(narrow)), narrow_law, shows=shown(narrow, narrow_law)),
         Kind("same", DraftModel(wrap(target)), p_law, shows=shown(target, p_law)),
-        Kind("empty", PlannedDrafter("empty", lambda context, path: None), lambda context, path: None),
+        Kind(
+            "empty", PlannedDrafter("empty", lambda context, path: None), lambda context, path: None
+        ),
         Kind("stops_before", sampled, stops_before, sure),
         Kind("stops_after", PlannedDrafter("stops_after", stops_after), stops_after),
-        Kind("ngram_cache", NGramCache(stored_table()), lambda context, path: cached_guess(context, path, laws)),
+        Kind(
+            "ngram_cache",
+            NGramCache(stored_table()),
+            lambda context, path: cached_guess(context, path, laws),
+        ),
         Kind("prediction", Expecting(), lambda context, path: expected_guess(context, path, laws)),
         *(
             Kind(name, proof.drafter(), partial(_guess, proof.guess, laws))
@@ -210,7 +239,9 @@ def kinds(
     return found | {"auto": Kind("auto", auto, q_law, members=both)}
 
 
-def _guess(guess: Any, laws: LawPipeline, context: tuple[int, ...], path: tuple[int, ...]) -> int | None:
+def _guess(
+    guess: Any, laws: LawPipeline, context: tuple[int, ...], path: tuple[int, ...]
+) -> int | None:
     token: int | None = guess(context, path, laws)
     return token
 

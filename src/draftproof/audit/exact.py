@@ -1,7 +1,7 @@
 """The exact output law of the whole decode loop, by walking every outcome of every round.
 
-What runs is `Generation.round` itself, with the enumerating source in place of keyed chance. Rounds are memoised on
-(context, drafter state), so a few dozen rounds stand for all runs.
+What runs is `Generation.round` itself, with the enumerating source in place of keyed chance. Rounds
+are memoised on (context, drafter state), so a few dozen rounds stand for all runs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,14 @@ from draftproof.audit.formulas import expected_tokens_of_round, expected_tokens_
 from draftproof.audit.remembered import RememberedLaws
 from draftproof.audit.toys import pairs
 from draftproof.core.chance import Purpose
-from draftproof.core.enumerate import Choice, EnumeratingChance, KeyFunction, Known, outcomes, round_key
+from draftproof.core.enumerate import (
+    Choice,
+    EnumeratingChance,
+    KeyFunction,
+    Known,
+    outcomes,
+    round_key,
+)
 from draftproof.core.params import SamplingParams
 from draftproof.core.pipeline import LawPipeline
 from draftproof.core.rules import RULES
@@ -41,12 +48,14 @@ Law = dict[tuple[int, ...], float]
 
 @dataclass(frozen=True)
 class Case:
-    """One cell of the proof table. `rule` is a name in RULES; `params` a name in `table.PARAMETERS`.
+    """One cell of the proof table. `rule` is a name in RULES; `params` a name in
+    `table.PARAMETERS`.
 
-    length: the controller of draft lengths, a name in `lengths.CONTROLLERS`; None: every draft is as long as it may be.
-    horizon: tokens whose law is compared. rounds: how many rounds are walked before the target itself goes on (None: all).
-    One round that leaves the target's law whatever follows it is, by induction, all of them; trees are proven that way, since a
-    round of a tree has thousands of outcomes."""
+    length: the controller of draft lengths, a name in `lengths.CONTROLLERS`; None: every draft is
+    as long as it may be. horizon: tokens whose law is compared. rounds: how many rounds are walked
+    before the target itself goes on (None: all). One round that leaves the target's law whatever
+    follows it is, by induction, all of them; trees are proven that way, since a round of a tree has
+    thousands of outcomes."""
 
     rule: str
     draft: str
@@ -61,8 +70,9 @@ class Case:
 
 @dataclass(frozen=True)
 class Proof:
-    """tv: total variation between the loop's law of the first tokens and the target's. length_error: largest difference between
-    a round's expected tokens and the rule's formula. rounds: how many distinct rounds were walked."""
+    """tv: total variation between the loop's law of the first tokens and the target's.
+    length_error: largest difference between a round's expected tokens and the rule's formula.
+    rounds: how many distinct rounds were walked."""
 
     case: Case
     tv: float
@@ -80,7 +90,8 @@ class Proof:
 
 @dataclass
 class Harness:
-    """A generation to enumerate, with what the reference needs. Mutants replace single parts of it."""
+    """A generation to enumerate, with what the reference needs. Mutants replace single parts of
+    it."""
 
     target: TableModel
     kind: Kind
@@ -98,27 +109,50 @@ class Harness:
         return np.asarray(self.laws.law(self.target.logits(context + path), context, path))
 
     def expected_tokens(self, generation: Generation, depth: int) -> float:
-        """Of the round that `generation` is about to make with drafts at most `depth` long, by the rule's formula."""
+        """Of the round that `generation` is about to make with drafts at most `depth` long, by the
+        rule's formula."""
         context = tuple(generation.context)
         if isinstance(self.kind, TreeKind):
-            return expected_tokens_of_tree(self.rule_name, self.kind, self.target_row, context, depth, self.ends)
-        return expected_tokens_of_round(self.rule_name, self.target_row, self.kind.plan, context, depth, self.ends)
+            return expected_tokens_of_tree(
+                self.rule_name, self.kind, self.target_row, context, depth, self.ends
+            )
+        return expected_tokens_of_round(
+            self.rule_name, self.target_row, self.kind.plan, context, depth, self.ends
+        )
 
 
-def harness(case: Case, wrap: Callable[[TableModel], LanguageModel] = lambda model: model, rule: Rule | None = None) -> Harness:
-    """The generation of `case`, ready for its first round. `wrap` may turn the models into torch ones."""
+def harness(
+    case: Case,
+    wrap: Callable[[TableModel], LanguageModel] = lambda model: model,
+    rule: Rule | None = None,
+) -> Harness:
+    """The generation of `case`, ready for its first round. `wrap` may turn the models into torch
+    ones."""
     pair = pairs()[case.pair]
     model = wrap(pair.target)
     laws, drafts = (RememberedLaws(case.sampling, **laws_of(model)) for _ in range(2))
     kind = kind_named(case.draft, pair.target, pair.draft, drafts, wrap)
     most = len(kind.shape) if isinstance(kind, TreeKind) else None
     generation = begun(case, model, kind, laws, drafts, max_nodes=most, rule=rule)
-    return Harness(pair.target, kind, laws, generation, case.rule, ends_of(case, model), case.horizon, case.rounds)
+    return Harness(
+        pair.target,
+        kind,
+        laws,
+        generation,
+        case.rule,
+        ends_of(case, model),
+        case.horizon,
+        case.rounds,
+    )
 
 
 def laws_of(model: LanguageModel) -> dict[str, Any]:
     """What a law pipeline of the toys is made with beside the parameters."""
-    return dict(num_prompt_tokens=len(PROMPT), vocab_size=model.vocab_size, eos_token_ids=model.eos_token_ids)
+    return dict(
+        num_prompt_tokens=len(PROMPT),
+        vocab_size=model.vocab_size,
+        eos_token_ids=model.eos_token_ids,
+    )
 
 
 def ends_of(case: Case, model: LanguageModel) -> frozenset[int]:
@@ -137,8 +171,8 @@ def begun(
     max_nodes: int | None,
     rule: Rule | None = None,
 ) -> Generation:
-    """The generation of `case`, before its first round. laws, drafts: the target's pipeline and the drafter's. rule: another
-    one than the case names."""
+    """The generation of `case`, before its first round. laws, drafts: the target's pipeline and the
+    drafter's. rule: another one than the case names."""
     limit = case.sampling.max_tokens or case.horizon
     return Generation(
         session=model.open(),
@@ -187,7 +221,11 @@ class Walk:
             return {emitted[: self.made.horizon]: 1.0}
         if self.made.rounds is not None and done >= self.made.rounds:
             return self._completed(emitted)
-        states = tuple(part.state_key() for part in (generation.drafting, generation.length) if part is not None)
+        states = tuple(
+            part.state_key()
+            for part in (generation.drafting, generation.length)
+            if part is not None
+        )
         key = (emitted, states, tuple(sorted(known.items())))
         if key not in self.seen:
             self.seen[key] = self._expand(generation, known, done)
@@ -211,20 +249,36 @@ class Walk:
         self._check_length(generation, length, total)
         return dict(law)
 
-    def rounds(self, generation: Generation, known: Known) -> Iterator[tuple[float, Generation, Known, tuple[Choice, ...]]]:
-        """Every outcome of one round, run on copies: (probability, the generation after it, keys that could come again, its
-        choices). The drafting is run once for each draft that can come, and what follows once for each outcome of it."""
+    def rounds(
+        self, generation: Generation, known: Known
+    ) -> Iterator[tuple[float, Generation, Known, tuple[Choice, ...]]]:
+        """Every outcome of one round, run on copies: (probability, the generation after it, keys
+        that could come again, its choices). The drafting is run once for each draft that can come,
+        and what follows once for each outcome of it."""
         made, start = self.made, len(generation.context)
 
         def propose(chance: EnumeratingChance) -> tuple[Generation, Proposed]:
             after = fork(generation)
             return after, drive(after.propose(chance))
 
-        for drawn, (drafted, proposed) in outcomes(propose, start, known, share=made.share, key=made.key):
+        for drawn, (drafted, proposed) in outcomes(
+            propose, start, known, share=made.share, key=made.key
+        ):
             settle = partial(_settle, drafted, proposed)
-            for outcome, after in outcomes(settle, start, drawn.known, share=made.share, key=made.key):
-                open_keys = {k: v for k, v in outcome.known.items() if _may_repeat(k, len(after.context), made.key)}
-                yield drawn.probability * outcome.probability, after, open_keys, (*drawn.choices, *outcome.choices)
+            for outcome, after in outcomes(
+                settle, start, drawn.known, share=made.share, key=made.key
+            ):
+                open_keys = {
+                    k: v
+                    for k, v in outcome.known.items()
+                    if _may_repeat(k, len(after.context), made.key)
+                }
+                yield (
+                    drawn.probability * outcome.probability,
+                    after,
+                    open_keys,
+                    (*drawn.choices, *outcome.choices),
+                )
 
     def _check_length(self, generation: Generation, length: float, total: float) -> None:
         made = self.made
@@ -255,12 +309,17 @@ def fork(generation: Generation) -> Generation:
 
 
 def target_law(made: Harness, emitted: tuple[int, ...] = ()) -> Law:
-    """The target's own law of the first `horizon` tokens after `emitted` under the parameters, ended by end tokens."""
+    """The target's own law of the first `horizon` tokens after `emitted` under the parameters,
+    ended by end tokens."""
     law: Law = {}
 
     def walk(emitted: tuple[int, ...], mass: float) -> None:
         limit = made.generation.params.max_tokens or made.horizon
-        ended = bool(emitted) and emitted[-1] in made.ends and len(emitted) >= made.generation.params.min_tokens
+        ended = (
+            bool(emitted)
+            and emitted[-1] in made.ends
+            and len(emitted) >= made.generation.params.min_tokens
+        )
         if len(emitted) >= min(made.horizon, limit) or ended:
             law[emitted] = law.get(emitted, 0.0) + mass
             return
@@ -278,8 +337,8 @@ def total_variation(one: Law, other: Law) -> float:
 
 
 def _may_repeat(key: tuple[int, int, int], length: int, function: KeyFunction) -> bool:
-    """Whether a later round, starting at `length` or beyond, could ask for this key again. Keys that carry the start of their
-    round cannot; keys by position can, from `length` on."""
+    """Whether a later round, starting at `length` or beyond, could ask for this key again. Keys
+    that carry the start of their round cannot; keys by position can, from `length` on."""
     by_position = key[0] == Purpose.TARGET or function is not round_key
     return by_position and key[1] >= length
 

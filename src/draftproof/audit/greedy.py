@@ -1,7 +1,7 @@
 """Greedy text against plain greedy text: the same, a tie that rounding decides, or a fault.
 
-Plain text is written twice: where it differs from itself, no difference elsewhere says anything. Whether a difference is a tie
-is judged by `decode/ties.py`, as everywhere.
+Plain text is written twice: where it differs from itself, no difference elsewhere says anything.
+Whether a difference is a tie is judged by `decode/ties.py`, as everywhere.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ SHOWN = 16
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two texts for one prompt. prompt: its number. difference: where they first part, None when they do not. one, other: what
-    comes from there on, plain first."""
+    """Two texts for one prompt. prompt: its number. difference: where they first part, None when
+    they do not. one, other: what comes from there on, plain first."""
 
     prompt: int
     length: int
@@ -54,7 +54,8 @@ class GreedyAudit:
 
     @property
     def outcome(self) -> str:
-        """ "exact": the same but for ties; "not exact"; or "cannot tell", where plain text itself is at fault."""
+        """ "exact": the same but for ties; "not exact"; or "cannot tell", where plain text itself
+        is at fault."""
         if any(text.fault for text in self.control):
             return "cannot tell"
         return "not exact" if self.faults else "exact"
@@ -69,7 +70,9 @@ class GreedyAudit:
             "ties": len(self.ties),
             "faults": len(self.faults),
             "control_differences": sum(text.difference is not None for text in self.control),
-            "differences": [asdict(text) for text in (*self.control, *self.texts) if text.difference is not None],
+            "differences": [
+                asdict(text) for text in (*self.control, *self.texts) if text.difference is not None
+            ],
         }
 
 
@@ -82,23 +85,35 @@ def audit_greedy(
     params: SamplingParams,
     tell: Callable[[str, int, int], None] = lambda what, done, total: None,
 ) -> GreedyAudit:
-    """Write every prompt's text twice plainly and once with drafts. decoder: any of the same target, which judges ties."""
+    """Write every prompt's text twice plainly and once with drafts. decoder: any of the same
+    target, which judges ties."""
     control, texts = [], []
     for number, prompt in enumerate(prompts):
         tell("texts", number, len(prompts))
         first = tuple(plain(prompt, params))
-        control.append(compared(decoder, number, prompt, first, tuple(plain(prompt, params)), params))
-        texts.append(compared(decoder, number, prompt, first, tuple(drafted(prompt, params)), params))
+        control.append(
+            compared(decoder, number, prompt, first, tuple(plain(prompt, params)), params)
+        )
+        texts.append(
+            compared(decoder, number, prompt, first, tuple(drafted(prompt, params)), params)
+        )
     tell("texts", len(prompts), len(prompts))
     return GreedyAudit(engine, tuple(control), tuple(texts))
 
 
 def compared(
-    decoder: Decoder, number: int, prompt: Sequence[int], one: tuple[int, ...], other: tuple[int, ...], params: SamplingParams
+    decoder: Decoder,
+    number: int,
+    prompt: Sequence[int],
+    one: tuple[int, ...],
+    other: tuple[int, ...],
+    params: SamplingParams,
 ) -> Comparison:
     """Two texts, plain first."""
     difference = first_difference_of(decoder, prompt, one, other, params)
     if difference is None:
         return Comparison(number, len(one), None)
     begin = difference.position
-    return Comparison(number, len(one), difference, one[begin : begin + SHOWN], other[begin : begin + SHOWN])
+    return Comparison(
+        number, len(one), difference, one[begin : begin + SHOWN], other[begin : begin + SHOWN]
+    )

@@ -1,7 +1,9 @@
-"""Drafters whose guesses are read off stores, each with a plain description of what it proposes, by brute force.
+"""Drafters whose guesses are read off stores, each with a plain description of what it proposes, by
+brute force.
 
-The description, `paths(context, depth)`, lists every drafted path. A fixed tree is verified by taking its candidates one after
-another, whatever the rule, so a round's expected tokens are 1 + the probability of every path, summed.
+The description, `paths(context, depth)`, lists every drafted path. A fixed tree is verified by
+taking its candidates one after another, whatever the rule, so a round's expected tokens are 1 + the
+probability of every path, summed.
 """
 
 from __future__ import annotations
@@ -43,16 +45,30 @@ DEPTH, FACTOR, FLOOR = 6, 3.0, 0.3
 
 
 def guessed_kinds(laws: LawPipeline) -> dict[str, GuessedKind]:
-    """Every kind of draft whose guesses come out of a store that depends on the context alone, those that
-    drafters' files describe by their paths among them: all of them are in the
+    """Every kind of draft whose guesses come out of a store that depends on the context alone,
+    those that drafters' files describe by their paths among them: all of them are in the
     proof table under every rule that takes it."""
     arrays = [np.asarray(document) for document in CORPUS]
     retrieval = Retrieval(SuffixArray(build_suffix_array(arrays)), NODES)
     listed = [
-        _kind("suffix", Suffix(DEPTH, FACTOR, FLOOR), lambda c, d: suffix_paths(c, d, chain=True), laws),
-        _kind("suffix_tree", Suffix(DEPTH, FACTOR, FLOOR, tree=True), lambda c, d: suffix_paths(c, d, chain=False), laws),
+        _kind(
+            "suffix",
+            Suffix(DEPTH, FACTOR, FLOOR),
+            lambda c, d: suffix_paths(c, d, chain=True),
+            laws,
+        ),
+        _kind(
+            "suffix_tree",
+            Suffix(DEPTH, FACTOR, FLOOR, tree=True),
+            lambda c, d: suffix_paths(c, d, chain=False),
+            laws,
+        ),
         _kind("retrieval", retrieval, lambda c, d: retrieval_paths(c, d), laws),
-        *(_kind(name, one.drafter(), one.paths, laws, one.nodes) for name, one in proofs().items() if one.paths is not None),
+        *(
+            _kind(name, one.drafter(), one.paths, laws, one.nodes)
+            for name, one in proofs().items()
+            if one.paths is not None
+        ),
     ]
     return {kind.name: kind for kind in listed}
 
@@ -69,11 +85,14 @@ class Expecting(Prediction):
         self.answer = answer
 
     def open(self, request: Request) -> PredictionSession:
-        return super().open(replace(request, params=replace(request.params, prediction=self.answer)))
+        return super().open(
+            replace(request, params=replace(request.params, prediction=self.answer))
+        )
 
 
 def expected_guess(context: Tokens, path: Tokens, laws: LawPipeline) -> int | None:
-    """What `prediction` guesses after a path, the answer so far being followed from its beginning every time."""
+    """What `prediction` guesses after a path, the answer so far being followed from its beginning
+    every time."""
     expected = ExpectedText(CORPUS[0])
     for token in context[laws.num_prompt_tokens :]:
         expected.read(token)
@@ -82,10 +101,18 @@ def expected_guess(context: Tokens, path: Tokens, laws: LawPipeline) -> int | No
 
 
 def _kind(
-    name: str, drafter: Drafter, paths: Callable[[Tokens, int], Sequence[Tokens]], laws: LawPipeline, nodes: int = NODES
+    name: str,
+    drafter: Drafter,
+    paths: Callable[[Tokens, int], Sequence[Tokens]],
+    laws: LawPipeline,
+    nodes: int = NODES,
 ) -> GuessedKind:
     def allowed(context: Tokens, depth: int) -> list[Tokens]:
-        return [p for p in paths(context, depth) if not any(laws.forbids(p[i], context, p[:i]) for i in range(len(p)))]
+        return [
+            p
+            for p in paths(context, depth)
+            if not any(laws.forbids(p[i], context, p[:i]) for i in range(len(p)))
+        ]
 
     return GuessedKind(name, drafter, _no_plan, shape=TreeShape.chain(nodes), paths=allowed)
 
@@ -95,12 +122,15 @@ def _no_plan(context: Tokens, path: Tokens) -> None:
 
 
 def suffix_paths(context: Tokens, depth: int, *, chain: bool) -> list[Tokens]:
-    """What `suffix` drafts: after every suffix the best-first paths, and of those the largest sum of shares."""
+    """What `suffix` drafts: after every suffix the best-first paths, and of those the largest sum
+    of shares."""
     best: list[Tokens] = []
     score = 0.0
     for length in range(min(DEPTH, len(context)), 0, -1):
         budget = min(depth, NODES, int(FACTOR * length), DEPTH - length)
-        shares = _best_first(partial(_after_tail, context, context[-length:]), budget, budget, FLOOR, chain)
+        shares = _best_first(
+            partial(_after_tail, context, context[-length:]), budget, budget, FLOOR, chain
+        )
         if sum(shares.values()) > score:
             best, score = list(shares), sum(shares.values())
     return best
@@ -111,11 +141,18 @@ def _after_tail(context: Tokens, tail: Tokens, path: Tokens) -> dict[int, tuple[
 
 
 def retrieval_paths(context: Tokens, depth: int) -> list[Tokens]:
-    """What `retrieval` drafts: the best-first paths after the longest suffix of at least two tokens that the corpus holds."""
+    """What `retrieval` drafts: the best-first paths after the longest suffix of at least two tokens
+    that the corpus holds."""
     for length in range(len(context), 1, -1):
         tail = context[-length:]
-        if any(tail == document[i : i + length] for document in CORPUS for i in range(len(document) - length + 1)):
-            return list(_best_first(partial(_corpus_after, tail), NODES, min(depth, NODES), 0.0, False))
+        if any(
+            tail == document[i : i + length]
+            for document in CORPUS
+            for i in range(len(document) - length + 1)
+        ):
+            return list(
+                _best_first(partial(_corpus_after, tail), NODES, min(depth, NODES), 0.0, False)
+            )
     return []
 
 
@@ -136,9 +173,14 @@ def _after(texts: Sequence[Tokens], stretch: Tokens) -> dict[int, tuple[int, int
 
 
 def _best_first(
-    counts: Callable[[Tokens], dict[int, tuple[int, int]]], nodes: int, depth: int, floor: float, chain: bool
+    counts: Callable[[Tokens], dict[int, tuple[int, int]]],
+    nodes: int,
+    depth: int,
+    floor: float,
+    chain: bool,
 ) -> dict[Tokens, float]:
-    """Paths with their shares: always the largest share that is left, of equals the more recent, then the lower id."""
+    """Paths with their shares: always the largest share that is left, of equals the more recent,
+    then the lower id."""
     chosen: dict[Tokens, float] = {}
     offered: list[tuple[float, int, Tokens]] = []
 
@@ -160,10 +202,13 @@ def _best_first(
 
 
 def cached_guess(context: Tokens, path: Tokens, laws: LawPipeline) -> int | None:
-    """What `ngram_cache` guesses after a path: own counts of the longest n-gram that passes, else the corpus's."""
+    """What `ngram_cache` guesses after a path: own counts of the longest n-gram that passes, else
+    the corpus's."""
     recent = (*context, *path)[-4:]
     pair: Counter[int] = Counter(
-        {token: count for token, (count, _) in _after(CORPUS, recent[-2:]).items()} if len(recent) > 1 else {}
+        {token: count for token, (count, _) in _after(CORPUS, recent[-2:]).items()}
+        if len(recent) > 1
+        else {}
     )
     pair = pair if pair.total() >= 2 else Counter()  # rarer n-grams are not in a store
     passes: list[tuple[Any, int, tuple[int, int], Counter[int]]] = [

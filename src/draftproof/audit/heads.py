@@ -1,9 +1,10 @@
-"""Draft heads in the proof: real networks, tiny and with random weights, over a table target that shows features.
+"""Draft heads in the proof: real networks, tiny and with random weights, over a table target that
+shows features.
 
-Nothing about a head's quality matters for exactness, so its weights are random; what is proven is that whatever it drafts from
-whatever features it was shown, the text keeps the target's law. The reference draws each head's law by reading the whole
-context anew, one row at a time, so a head that keeps a stale row or a guessed feature drafts other lengths than foretold.
-"""
+Nothing about a head's quality matters for exactness, so its weights are random; what is proven is
+that whatever it drafts from whatever features it was shown, the text keeps the target's law. The
+reference draws each head's law by reading the whole context anew, one row at a time, so a head that
+keeps a stale row or a guessed feature drafts other lengths than foretold."""
 
 from __future__ import annotations
 
@@ -23,14 +24,24 @@ from draftproof.decode.generation import Generation
 from draftproof.models.table import TableModel
 
 WIDTH, LAYERS, HEADS = 4, 3, 3
-KINDS = ("medusa", "medusa [2,1]", "medusa [2,2]", "eagle", "eagle greedy", "eagle tree", "eagle3", "eagle3 tree")
+KINDS = (
+    "medusa",
+    "medusa [2,1]",
+    "medusa [2,2]",
+    "eagle",
+    "eagle greedy",
+    "eagle tree",
+    "eagle3",
+    "eagle3 tree",
+)
 """Every kind of draft a head makes. Shapes are those of `TREES`; "tree" is the dynamic one."""
 
 DYNAMIC_NODES, DYNAMIC_TOP_K = 4, 2
 
 
 def feature(prefix: tuple[int, ...], layer: int) -> NDArray[np.float64]:
-    """The toy target's hidden state [WIDTH] after a prefix, different in every layer and after every history."""
+    """The toy target's hidden state [WIDTH] after a prefix, different in every layer and after
+    every history."""
     return _feature(prefix, layer)
 
 
@@ -42,7 +53,11 @@ def _feature(prefix: tuple[int, ...], layer: int) -> NDArray[np.float64]:
 def with_features(model: TableModel) -> TableModel:
     """The same laws, with hidden states."""
     return TableModel(
-        model.law, vocab_size=model.vocab_size, eos_token_ids=model.eos_token_ids, hidden=feature, name=model.name
+        model.law,
+        vocab_size=model.vocab_size,
+        eos_token_ids=model.eos_token_ids,
+        hidden=feature,
+        name=model.name,
     )
 
 
@@ -53,7 +68,9 @@ def toy_view() -> Any:
     from draftproof.heads.target import TargetView
 
     generator = torch.Generator().manual_seed(1)
-    embedding, output = (torch.randn(VOCAB, WIDTH, generator=generator, dtype=torch.float64) for _ in range(2))
+    embedding, output = (
+        torch.randn(VOCAB, WIDTH, generator=generator, dtype=torch.float64) for _ in range(2)
+    )
     return TargetView("toy", WIDTH, VOCAB, LAYERS, lambda ids: embedding[ids], output)
 
 
@@ -67,7 +84,9 @@ def toy_head(method: str) -> Any:
 
     state = torch.get_rng_state()
     torch.manual_seed(5)
-    shape: dict[str, Any] = dict(num_attention_heads=2, num_key_value_heads=1, intermediate_size=6, head_dim=2)
+    shape: dict[str, Any] = dict(
+        num_attention_heads=2, num_key_value_heads=1, intermediate_size=6, head_dim=2
+    )
     shape |= {"rms_norm_eps": 1e-6, "max_position_embeddings": 64}
     head: Any
     if method == "medusa":
@@ -100,7 +119,11 @@ class Reference:
         """Raw draft logits [vocab] after a drafted path, remembered."""
         key = (context, path)
         if key not in self._laws_of:
-            self._laws_of[key] = self._medusa(context, path) if self._method == "medusa" else self._eagle(context, path)
+            self._laws_of[key] = (
+                self._medusa(context, path)
+                if self._method == "medusa"
+                else self._eagle(context, path)
+            )
         return self._laws_of[key]
 
     def _medusa(self, context: tuple[int, ...], path: tuple[int, ...]) -> Any:
@@ -119,7 +142,9 @@ class Reference:
         rows = Rows(self._head)
         with torch.no_grad():
             for t in range(len(context) - 1):
-                states = {layer: feature(context[: t + 1], layer) for layer in self._head.hidden_layers}
+                states = {
+                    layer: feature(context[: t + 1], layer) for layer in self._head.hidden_layers
+                }
                 out = rows.read(context[t + 1 : t + 2], self._head.fuse(states)[None], (t,))
             for i, token in enumerate(path):
                 out = rows.read((token,), out, (len(context) - 1 + i,))
@@ -128,7 +153,8 @@ class Reference:
 
 @dataclass
 class DynamicHarness(Harness):
-    """A harness whose drafts are trees of no fixed shape: their length is summed over the tree found by brute force."""
+    """A harness whose drafts are trees of no fixed shape: their length is summed over the tree
+    found by brute force."""
 
     reference: Any = None
 
@@ -140,7 +166,8 @@ class DynamicHarness(Harness):
         return 1.0 + sum(self._accepted(context, path) for path in kept)
 
     def _accepted(self, context: tuple[int, ...], path: tuple[int, ...]) -> float:
-        """The chance that `path` is accepted and one more token follows it: none does behind an end token."""
+        """The chance that `path` is accepted and one more token follows it: none does behind an end
+        token."""
         if any(token in self.ends for token in path):
             return 0.0
         chances = [self.target_row(context, path[:i])[token] for i, token in enumerate(path)]
@@ -148,10 +175,15 @@ class DynamicHarness(Harness):
 
 
 def dynamic_tree(
-    reference: Reference, laws: LawPipeline, context: tuple[int, ...], depth: int, ends: Callable[[int, int], bool]
+    reference: Reference,
+    laws: LawPipeline,
+    context: tuple[int, ...],
+    depth: int,
+    ends: Callable[[int, int], bool],
 ) -> list[tuple[int, ...]]:
-    """EAGLE-2's paths by their definition: expand the best `DYNAMIC_TOP_K` of each level, keep the best of all levels. ends:
-    whether a token at a level ends the text, so that nothing is drafted behind it."""
+    """EAGLE-2's paths by their definition: expand the best `DYNAMIC_TOP_K` of each level, keep the
+    best of all levels. ends: whether a token at a level ends the text, so that nothing is drafted
+    behind it."""
     scores: dict[tuple[int, ...], float] = {}
     frontier: list[tuple[int, ...]] = [()]
     for _ in range(depth):
@@ -184,7 +216,13 @@ def head_kind(name: str, laws: LawPipeline) -> tuple[Kind, Reference]:
         if not form:
             return Kind(name, Medusa(head), likeliest), reference
         shape = TREES[form]
-        return TreeKind(name, Medusa(head, tree=shape), _flat_where_none(reference), shape=shape, selection="fixed"), reference
+        return TreeKind(
+            name,
+            Medusa(head, tree=shape),
+            _flat_where_none(reference),
+            shape=shape,
+            selection="fixed",
+        ), reference
     if form == "tree":
         drafter = Eagle(head, num_nodes=DYNAMIC_NODES, top_k=DYNAMIC_TOP_K, name=method)
         return Kind(name, drafter, likeliest), reference
@@ -194,7 +232,8 @@ def head_kind(name: str, laws: LawPipeline) -> tuple[Kind, Reference]:
 
 
 def _flat_where_none(reference: Reference) -> Any:
-    """A tree's plan must name tokens everywhere; before the first pass nothing is drafted, and the law of zeros says so."""
+    """A tree's plan must name tokens everywhere; before the first pass nothing is drafted, and the
+    law of zeros says so."""
 
     def plan(context: tuple[int, ...], path: tuple[int, ...]) -> Any:
         law = reference.law(context, path)
@@ -209,7 +248,16 @@ def head_harness(case: Case) -> Harness:
     laws, drafts = (LawPipeline(case.sampling, **laws_of(target)) for _ in range(2))
     kind, reference = head_kind(case.draft, drafts)
     generation = begun(case, target, kind, laws, drafts, max_nodes=_most_nodes(kind))
-    given = (target, kind, laws, generation, case.rule, ends_of(case, target), case.horizon, case.rounds)
+    given = (
+        target,
+        kind,
+        laws,
+        generation,
+        case.rule,
+        ends_of(case, target),
+        case.horizon,
+        case.rounds,
+    )
     if case.draft.endswith(" tree"):
         return DynamicHarness(*given, reference=reference)
     return Harness(*given)
@@ -222,7 +270,8 @@ def _most_nodes(kind: Kind) -> int | None:
 
 
 def head_cases(params: Sequence[str], kinds: Sequence[str] = KINDS) -> list[Case]:
-    """Each kind under each rule that verifies it exactly, on the toy with a full history, three tokens deep."""
+    """Each kind under each rule that verifies it exactly, on the toy with a full history, three
+    tokens deep."""
     from draftproof.audit.table import PARAMETERS
 
     cases = []

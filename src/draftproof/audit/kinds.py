@@ -1,4 +1,5 @@
-"""What a kind of draft is to the proof: a drafter that runs, and a plain description of what it does."""
+"""What a kind of draft is to the proof: a drafter that runs, and a plain description of what it
+does."""
 
 from __future__ import annotations
 
@@ -14,8 +15,9 @@ from draftproof.drafters.protocol import Drafter
 
 @dataclass(frozen=True)
 class Kind:
-    """A drafter, its description, and the length policy it runs under. shows: the law it shows to a length controller under a
-    path; None if none. members: of a drafter of several, their descriptions."""
+    """A drafter, its description, and the length policy it runs under. shows: the law it shows to a
+    length controller under a path; None if none. members: of a drafter of several, their
+    descriptions."""
 
     name: str
     drafter: Drafter
@@ -27,7 +29,8 @@ class Kind:
 
 @dataclass(frozen=True)
 class TreeKind(Kind):
-    """A kind whose drafts have a fixed shape; `plan` gives the law every node's children come from."""
+    """A kind whose drafts have a fixed shape; `plan` gives the law every node's children come
+    from."""
 
     shape: TreeShape = TreeShape((-1,))
     selection: Selection = "fixed"
@@ -35,7 +38,7 @@ class TreeKind(Kind):
 
 @dataclass(frozen=True)
 class GuessedKind(TreeKind):
-    """A kind whose guesses form a tree that depends on the context. paths(context, depth): every drafted path at most `depth`
-    long. `shape` only caps the nodes."""
+    """A kind whose guesses form a tree that depends on the context. paths(context, depth): every
+    drafted path at most `depth` long. `shape` only caps the nodes."""
 
     paths: Callable[[tuple[int, ...], int], list[tuple[int, ...]]] = lambda context, depth: []

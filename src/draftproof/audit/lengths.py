@@ -1,4 +1,5 @@
-"""Length controllers to prove the decode loop under, and what a round of theirs is expected to emit."""
+"""Length controllers to prove the decode loop under, and what a round of theirs is expected to
+emit."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from draftproof.decode.lengths import LENGTHS
 from draftproof.decode.lengths.auto_off import Ledger
 
 STEPPING = RoundCosts(verify=((1, 1.0), (4, 1.25)), draft=0.2, read=0.01, prompt=0.02)
-"""Costs of toy models: near the thresholds, so that what happened in a round changes the next one's length."""
+"""Costs of toy models: near the thresholds, so that what happened in a round changes the next one's
+length."""
 LOOKING_UP = RoundCosts(verify=((1, 1.0), (4, 1.6)), fixed=0.02)
 
 
@@ -43,7 +45,8 @@ CONTROLLERS: dict[str, Callable[[Kind], LengthController]] = {
 
 
 def bounded(kind: Kind, generation: Generation, longest: int) -> tuple[Plan, int]:
-    """What `kind` would draft in the coming round as far as the length controller lets it, and the depth allowed at most."""
+    """What `kind` would draft in the coming round as far as the length controller lets it, and the
+    depth allowed at most."""
     begun = copy.deepcopy(generation.length)
     assert begun is not None
     assert generation.drafting is not None
@@ -63,7 +66,9 @@ def bounded(kind: Kind, generation: Generation, longest: int) -> tuple[Plan, int
             choice = None if lengths.room(level) <= 0 else chosen.plan(context, path[:level])
             if choice is None:
                 return None
-            if chosen.shows is not None and not lengths.go_on(chosen.shows(context, path[:level]), level):
+            if chosen.shows is not None and not lengths.go_on(
+                chosen.shows(context, path[:level]), level
+            ):
                 return None
         return choice
 
@@ -77,7 +82,9 @@ class LengthHarness(Harness):
     def expected_tokens(self, generation: Generation, depth: int) -> float:
         plan, allowed = bounded(self.kind, generation, depth)
         context = tuple(generation.context)
-        return expected_tokens_of_round(self.rule_name, self.target_row, plan, context, allowed, self.ends)
+        return expected_tokens_of_round(
+            self.rule_name, self.target_row, plan, context, allowed, self.ends
+        )
 
 
 def length_harness(case: Case) -> Harness:

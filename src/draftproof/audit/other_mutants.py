@@ -1,4 +1,5 @@
-"""Faults of drafters that depend on more than the context: n-grams of the target's own, other tokenizers, parts of it."""
+"""Faults of drafters that depend on more than the context: n-grams of the target's own, other
+tokenizers, parts of it."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from draftproof.core.rules import RULES
 from draftproof.core.rules.protocol import TargetLaws
 
 LEFT = 0.6
-"""The share of a draft law that the tokens both tokenizers have are taken to hold, where the fault needs a number."""
+"""The share of a draft law that the tokens both tokenizers have are taken to hold, where the fault
+needs a number."""
 
 
 def _no_bonus_after_an_n_gram(draft: Draft, laws: TargetLaws, chance: Chance) -> Verdict:
@@ -21,7 +23,8 @@ def _no_bonus_after_an_n_gram(draft: Draft, laws: TargetLaws, chance: Chance) ->
 
 
 def _same_text(draft: Draft, laws: TargetLaws, chance: Chance) -> Verdict:
-    """A guess passes when the target's own token begins with the same text ("a" and "ab" in the toys)."""
+    """A guess passes when the target's own token begins with the same text ("a" and "ab" in the
+    toys)."""
     path: list[int] = []
     for i, token in enumerate(draft.tokens):
         drawn = int(laws.draw(path[-1] if path else ROOT, chance))
@@ -41,9 +44,27 @@ def _agree(p: Array, q: Array, token: int) -> float:
 
 
 OTHER_MUTANTS: tuple[Mutant, ...] = (
-    Mutant("n-grams matched, then a fresh redraw", "REST in kind", fresh_redraw, draft="lookahead", natural="match"),
-    Mutant("no bonus after a whole n-gram", "LookaheadDecoding", _no_bonus_after_an_n_gram, draft="lookahead", natural="match"),
-    Mutant("guesses accepted by equal text", "tempting across tokenizers", _same_text, draft="text_route", natural="match"),
+    Mutant(
+        "n-grams matched, then a fresh redraw",
+        "REST in kind",
+        fresh_redraw,
+        draft="lookahead",
+        natural="match",
+    ),
+    Mutant(
+        "no bonus after a whole n-gram",
+        "LookaheadDecoding",
+        _no_bonus_after_an_n_gram,
+        draft="lookahead",
+        natural="match",
+    ),
+    Mutant(
+        "guesses accepted by equal text",
+        "tempting across tokenizers",
+        _same_text,
+        draft="text_route",
+        natural="match",
+    ),
     Mutant(
         "drawn from the shared tokens, ratio by the whole law",
         "tempting across tokenizers",

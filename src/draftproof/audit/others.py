@@ -1,9 +1,10 @@
-"""Drafters whose coming draft depends on more than the context, in the proof: on rounds before, on another tokenizer, on a part
-of the target's own layers.
+"""Drafters whose coming draft depends on more than the context, in the proof: on rounds before, on
+another tokenizer, on a part of the target's own layers.
 
-Each is an entry of KINDS: the models it runs with, and what it is expected to emit. A fixed draft that depends on rounds before
-is foretold by asking a copy of the drafter for it: what the target makes of the draft is then summed by hand. A sampled one has
-a plan that is written without the drafter's code.
+Each is an entry of KINDS: the models it runs with, and what it is expected to emit. A fixed draft
+that depends on rounds before is foretold by asking a copy of the drafter for it: what the target
+makes of the draft is then summed by hand. A sampled one has a plan that is written without the
+drafter's code.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ from draftproof.models.transcript import Vocabularies
 
 NODES = 6
 LETTERS, OTHER_LETTERS = (b"a", b"b", b"ab"), (b"b", b"a", b"ba", b"c")
-"""The tokens of the toys' target and of a draft model with another tokenizer: two are spelled alike, the others are not."""
+"""The tokens of the toys' target and of a draft model with another tokenizer: two are spelled
+alike, the others are not."""
 
 
 class Spelled:
@@ -68,7 +70,9 @@ class Spelled:
 
 
 TARGET_SPELLING, DRAFT_SPELLING = Spelled(*LETTERS), Spelled(*OTHER_LETTERS)
-BETWEEN = Vocabularies(TARGET_SPELLING, DRAFT_SPELLING, target_size=VOCAB, draft_size=len(OTHER_LETTERS))
+BETWEEN = Vocabularies(
+    TARGET_SPELLING, DRAFT_SPELLING, target_size=VOCAB, draft_size=len(OTHER_LETTERS)
+)
 
 
 def _other_law(prefix: tuple[int, ...]) -> NDArray[np.float64]:
@@ -83,7 +87,8 @@ def _other_model() -> TableModel:
 
 
 def _across(route: Literal["auto", "text", "shared"], pair: Pair, laws: LawPipeline) -> Kind:
-    """The shared route's plan: the text so far in the draft model's letters, its row at the letters that both have."""
+    """The shared route's plan: the text so far in the draft model's letters, its row at the letters
+    that both have."""
     ours, theirs = (list(side) for side in zip(*BETWEEN.draft_of.items(), strict=True))
 
     def law(context: tuple[int, ...], path: tuple[int, ...]) -> Any:
@@ -104,10 +109,17 @@ def _module() -> Any:
 
     state = torch.get_rng_state()
     torch.manual_seed(3)
-    shape: dict[str, Any] = dict(hidden_size=8, intermediate_size=12, num_attention_heads=2, num_key_value_heads=1)
+    shape: dict[str, Any] = dict(
+        hidden_size=8, intermediate_size=12, num_attention_heads=2, num_key_value_heads=1
+    )
     ends: dict[str, Any] = dict(bos_token_id=None, eos_token_id=None, pad_token_id=None)
     config = LlamaConfig(
-        vocab_size=VOCAB, num_hidden_layers=4, initializer_range=0.5, max_position_embeddings=32, **shape, **ends
+        vocab_size=VOCAB,
+        num_hidden_layers=4,
+        initializer_range=0.5,
+        max_position_embeddings=32,
+        **shape,
+        **ends,
     )
     module: Any = LlamaForCausalLM(config)
     torch.set_rng_state(state)
@@ -136,12 +148,15 @@ def _layers() -> tuple[TableModel, dict[str, TableModel]]:
 
     whole = HFModel(_module(), name="llama", check=False)
     slices = {"early_exit": early_exit(whole, 2), "layer_skip": skipping(whole, [2], [1], [3])}
-    return _table_of(whole, "llama", (VOCAB - 1,)), {name: _table_of(model, name) for name, model in slices.items()}
+    return _table_of(whole, "llama", (VOCAB - 1,)), {
+        name: _table_of(model, name) for name, model in slices.items()
+    }
 
 
 @cache
 def _reference_layers(name: str) -> Any:
-    """The same parts by hand: a copy of the module with layers taken out and the outputs of sublayers set to nothing."""
+    """The same parts by hand: a copy of the module with layers taken out and the outputs of
+    sublayers set to nothing."""
     import copy
 
     import torch
@@ -166,7 +181,9 @@ def _reference_law(name: str, prefix: tuple[int, ...]) -> NDArray[np.float64]:
 
     with torch.no_grad():
         logits = _reference_layers(name)(torch.tensor([prefix]), use_cache=False).logits[0, -1]
-    return np.asarray(logits.log_softmax(-1))  # penalties look at logits, and a table's are those of its laws
+    return np.asarray(
+        logits.log_softmax(-1)
+    )  # penalties look at logits, and a table's are those of its laws
 
 
 def _slice(name: str, pair: Pair, laws: LawPipeline) -> Kind:
@@ -177,8 +194,13 @@ def _slice(name: str, pair: Pair, laws: LawPipeline) -> Kind:
 
 
 def remembering_kinds() -> dict[str, Callable[[Pair, LawPipeline], Kind]]:
-    """The drafters whose files say how they are proven without describing their drafts: those depend on rounds before."""
-    listed = {name: proof.drafter for name, proof in proofs().items() if proof.guess is None and proof.paths is None}
+    """The drafters whose files say how they are proven without describing their drafts: those
+    depend on rounds before."""
+    listed = {
+        name: proof.drafter
+        for name, proof in proofs().items()
+        if proof.guess is None and proof.paths is None
+    }
     return {name: partial(_remembering, make()) for name, make in listed.items()}
 
 
@@ -213,7 +235,9 @@ class OtherHarness(Harness):
         if self.kind.plan is not _no_plan and not writes:
             context = tuple(generation.context)
             plan = self.kind.plan if not generation.pipeline.greedy else self._likeliest
-            return expected_tokens_of_round(self.rule_name, self.target_row, plan, context, depth, self.ends)
+            return expected_tokens_of_round(
+                self.rule_name, self.target_row, plan, context, depth, self.ends
+            )
         return self._of_the_coming_draft(generation, depth)
 
     def _likeliest(self, context: tuple[int, ...], path: tuple[int, ...]) -> int:
@@ -223,8 +247,17 @@ class OtherHarness(Harness):
     def _of_the_coming_draft(self, generation: Generation, depth: int) -> float:
         """By the rule's formula for fixed guesses, over what a copy of the drafter proposes."""
         context, drafting = tuple(generation.context), fork(generation).drafting
-        builder = DraftBuilder(KeyedChance((0, 0), len(context)), depth=depth, vocab_size=VOCAB, max_nodes=generation.max_nodes)
-        proposal = drafting.propose(context, builder) if drafting is not None and builder.room > 0 else None
+        builder = DraftBuilder(
+            KeyedChance((0, 0), len(context)),
+            depth=depth,
+            vocab_size=VOCAB,
+            max_nodes=generation.max_nodes,
+        )
+        proposal = (
+            drafting.propose(context, builder)
+            if drafting is not None and builder.room > 0
+            else None
+        )
         if proposal is not None:
             drive(proposal)
         draft = builder.build()
@@ -240,14 +273,21 @@ def other_harness(case: Case, rule: Rule | None = None) -> Harness:
     kind = KINDS[case.draft](pairs()[case.pair], drafts)
     most = NODES if kind.drafter.trees else None
     generation = begun(case, target, kind, laws, drafts, max_nodes=most, rule=rule)
-    return OtherHarness(target, kind, laws, generation, case.rule, ends_of(case, target), case.horizon, case.rounds)
+    return OtherHarness(
+        target, kind, laws, generation, case.rule, ends_of(case, target), case.horizon, case.rounds
+    )
 
 
 def rules_of(name: str) -> tuple[str, ...]:
-    """The rules a kind is proven under: all that verify what it makes, `gumbel` but for its noise."""
-    drafter = KINDS[name](pairs()["markov"], LawPipeline(SamplingParams(), num_prompt_tokens=1, vocab_size=VOCAB)).drafter
+    """The rules a kind is proven under: all that verify what it makes, `gumbel` but for its
+    noise."""
+    drafter = KINDS[name](
+        pairs()["markov"], LawPipeline(SamplingParams(), num_prompt_tokens=1, vocab_size=VOCAB)
+    ).drafter
     return tuple(
         rule.name
         for rule in RULES.values()
-        if rule.lossless and drafter.selections <= rule.selections and (rule.trees or not drafter.trees)
+        if rule.lossless
+        and drafter.selections <= rule.selections
+        and (rule.trees or not drafter.trees)
     )

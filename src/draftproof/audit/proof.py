@@ -1,4 +1,5 @@
-"""The whole proof in one call: every cell of the chosen rules, every planted fault, and what a rule makes of one position."""
+"""The whole proof in one call: every cell of the chosen rules, every planted fault, and what a rule
+makes of one position."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ Tell = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Audit:
-    """What was found. proofs: of every cell. catches: of every planted fault. ceilings: of one position."""
+    """What was found. proofs: of every cell. catches: of every planted fault. ceilings: of one
+    position."""
 
     proofs: tuple[Proof, ...]
     catches: tuple[Catch, ...]
@@ -28,7 +30,9 @@ class Audit:
     @property
     def exact(self) -> bool:
         """Whether every cell holds and every fault is caught."""
-        return all(proof.holds for proof in self.proofs) and all(each.caught for each in self.catches)
+        return all(proof.holds for proof in self.proofs) and all(
+            each.caught for each in self.catches
+        )
 
     def document(self) -> dict[str, Any]:
         """Ready for JSON, with the keys of docs/json_documents.md."""
@@ -46,22 +50,44 @@ class Audit:
 
 
 def audit_rules(
-    rules: Sequence[str] | None = None, *, full: bool = False, workers: int = 1, tell: Tell = lambda what, done, total: None
+    rules: Sequence[str] | None = None,
+    *,
+    full: bool = False,
+    workers: int = 1,
+    tell: Tell = lambda what, done, total: None,
 ) -> Audit:
-    """Prove `rules` (all lossless ones if none is named) by enumeration, and plant every known fault of theirs.
+    """Prove `rules` (all lossless ones if none is named) by enumeration, and plant every known
+    fault of theirs.
 
-    full: every combination of rule, drafter and parameters, not only every pair of them; takes hours. workers: processes side
-    by side. UsageError for a rule that does not exist or is lossy."""
+    full: every combination of rule, drafter and parameters, not only every pair of them; takes
+    hours. workers: processes side by side. UsageError for a rule that does not exist or is
+    lossy."""
     for rule in rules or ():
         if not rule_by_name(rule).lossless:
             allowed = ", ".join(sorted(LOSSLESS))
-            raise UsageError(f"rule {rule!r} is lossy by design: there is nothing to prove; allowed: {allowed}")
+            raise UsageError(
+                f"rule {rule!r} is lossy by design: there is nothing to prove; allowed: {allowed}"
+            )
     chosen = list(rules or LOSSLESS)
-    small = (table.covering, table.tree_covering, table.guessed_covering, cells.other_covering, cells.head_covering)
-    large = (table.product, table.tree_product, table.guessed_product, cells.other_product, cells.head_product)
+    small = (
+        table.covering,
+        table.tree_covering,
+        table.guessed_covering,
+        cells.other_covering,
+        cells.head_covering,
+    )
+    large = (
+        table.product,
+        table.tree_product,
+        table.guessed_product,
+        cells.other_product,
+        cells.head_product,
+    )
     parts = (*(large if full else small), table.sibling_covering, cells.length_covering)
     cases = [case for part in parts for case in part(chosen)]
-    mutants = [mutant for mutant in tree_mutants.MUTANTS if rules is None or mutant.natural in chosen]
+    mutants = [
+        mutant for mutant in tree_mutants.MUTANTS if rules is None or mutant.natural in chosen
+    ]
     proofs = _told(cells.prove_all(cases, workers), len(cases), "proving cells", tell)
     catches = _told(map(catch, mutants), len(mutants), "planting faults", tell)
     return Audit(tuple(proofs), tuple(catches), tuple(achieved(chosen)))

@@ -1,7 +1,7 @@
 """What makes enumeration affordable: a law pipeline that remembers its rows.
 
-The same row is processed thousands of times, and its law is a function of what is given, so remembering leaves every
-probability as it was.
+The same row is processed thousands of times, and its law is a function of what is given, so
+remembering leaves every probability as it was.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from draftproof.core.records import Array
 
 
 class RememberedLaws(LawPipeline):
-    """`LawPipeline`, every row computed once. The law of a row is a function of its logits, the context and its path, and the
-    key holds all three, and whose array it is, so nothing is left out of the proof. NumPy rows are handed out read-only: nobody
-    can change one that comes again."""
+    """`LawPipeline`, every row computed once. The law of a row is a function of its logits, the
+    context and its path, and the key holds all three, and whose array it is, so nothing is left out
+    of the proof. NumPy rows are handed out read-only: nobody can change one that comes again."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)

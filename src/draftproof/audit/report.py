@@ -1,4 +1,5 @@
-"""What a black box showed: for a terminal, as one HTML page, and as a report to paste into the tracker of its engine."""
+"""What a black box showed: for a terminal, as one HTML page, and as a report to paste into the
+tracker of its engine."""
 
 from __future__ import annotations
 
@@ -32,19 +33,22 @@ COLUMNS = (
 )
 
 Acceptance = Sequence[tuple[float, float | None]]
-"""By position: the share of drafts that were accepted, and the most that any rule could accept there, if known."""
+"""By position: the share of drafts that were accepted, and the most that any rule could accept
+there, if known."""
 
 
 def result_of(found: BlackBox) -> Result:
     """The table of tests."""
     rows = [
-        vars(one) | {"chance": one.chance, "low": one.interval[0], "high": one.interval[1]} for one in found.verdict.findings
+        vars(one) | {"chance": one.chance, "low": one.interval[0], "high": one.interval[1]}
+        for one in found.verdict.findings
     ]
     said = [found.verdict.sentence()]
     if found.rounding is not None:
         offset, half = found.rounding
         said.append(
-            f"rounding: without speculation the engine's tokens cost {offset:+.4f} nats more than the local copy expects (95%: "
+            f"rounding: without speculation the engine's tokens cost {offset:+.4f} nats "
+            "more than the local copy expects (95%: "
             f"within {half:.4f}); every test was held against that"
         )
     said.extend(found.notes)
@@ -56,8 +60,13 @@ def page_of(found: BlackBox, command: str, acceptance: Acceptance = ()) -> str:
     """One HTML page that fetches nothing. command: what makes it again."""
     result = result_of(found)
     colour = {"exact": GREEN, "not exact": RED, "cannot tell": BLACK}[found.verdict.outcome]
-    parts = [f'<p class="headline" style="color:{colour}">{html.escape(found.verdict.sentence())}</p>', table(result)]
-    parts.append("<ul>" + "".join(f"<li>{html.escape(note)}</li>" for note in result.notes[1:]) + "</ul>")
+    parts = [
+        f'<p class="headline" style="color:{colour}">{html.escape(found.verdict.sentence())}</p>',
+        table(result),
+    ]
+    parts.append(
+        "<ul>" + "".join(f"<li>{html.escape(note)}</li>" for note in result.notes[1:]) + "</ul>"
+    )
     if found.evidence is not None and found.evidence.marks:
         parts.append("<h2>Transforms of the tokens: flat when they have the target's law</h2>")
         parts.append(figure(lambda drawn: _draw_uniforms(drawn, found.evidence)))
@@ -76,11 +85,18 @@ def page_of(found: BlackBox, command: str, acceptance: Acceptance = ()) -> str:
 def reproduction(found: BlackBox, command: str) -> str:
     """Markdown: what was seen, and how to see it again."""
     verdict, words = found.verdict, found.verdict.sentence()
-    said = "sampled text does not have the target's law" if verdict.exit_code else "the law of sampled text"
+    said = (
+        "sampled text does not have the target's law"
+        if verdict.exit_code
+        else "the law of sampled text"
+    )
     lines = [
         f"### {found.engine}: {said}",
         "",
-        f"{found.num_tokens} sampled tokens of {found.num_texts} texts, each scored by a copy of the target model.",
+        (
+            f"{found.num_tokens} sampled tokens of {found.num_texts} texts, each scored by a "
+            "copy of the target model."
+        ),
         words[0].upper() + words[1:],
         "",
         "| test | tokens | p (or 1/e) | effect (95% interval) |",
@@ -89,9 +105,12 @@ def reproduction(found: BlackBox, command: str) -> str:
     shown = verdict.significant or verdict.findings[:3]
     for one in shown:
         lines.append(
-            f"| {one.test} | {one.n} | {one.chance:.1e} | {one.effect:.4f} ({one.interval[0]:.4f} to {one.interval[1]:.4f}) |"
+            f"| {one.test} | {one.n} | {one.chance:.1e} | {one.effect:.4f} "
+            f"({one.interval[0]:.4f} to {one.interval[1]:.4f}) |"
         )
-    return "\n".join([*lines, "", f"To see it again (draftproof {__version__}):", "", "```", command, "```"])
+    return "\n".join(
+        [*lines, "", f"To see it again (draftproof {__version__}):", "", "```", command, "```"]
+    )
 
 
 def _draw_uniforms(figure: Figure, evidence: Evidence | None) -> None:
@@ -113,7 +132,11 @@ def _draw_wealth(figure: Figure, found: BlackBox) -> None:
     starts = [*(found.evidence.starts if found.evidence else ()), found.num_tokens][1:]
     axes.plot([0, *starts], [0.0, *(value / math.log(10) for value in found.wealth)], color=BLUE)
     axes.axhline(
-        -math.log10(found.verdict.level), color=RED, linestyle="--", linewidth=1.6, label="not exact, whenever it is reached"
+        -math.log10(found.verdict.level),
+        color=RED,
+        linestyle="--",
+        linewidth=1.6,
+        label="not exact, whenever it is reached",
     )
     axes.set(xlabel="tokens", ylabel="wealth, powers of ten", xlim=(0, None))
     axes.legend(loc="best")
@@ -123,10 +146,19 @@ def _draw_acceptance(figure: Figure, acceptance: Acceptance) -> None:
     axes = panels(figure, 1)[0]
     places = np.arange(1, len(acceptance) + 1)
     axes.bar(places, [share for share, _ in acceptance], color=BLUE, width=0.6, label="accepted")
-    known = [(place, most) for place, (_, most) in zip(places, acceptance, strict=True) if most is not None]
+    known = [
+        (place, most)
+        for place, (_, most) in zip(places, acceptance, strict=True)
+        if most is not None
+    ]
     if known:
         axes.plot(
-            *zip(*known, strict=True), "_", color=RED, markersize=40, markeredgewidth=2.5, label="most that a rule can accept"
+            *zip(*known, strict=True),
+            "_",
+            color=RED,
+            markersize=40,
+            markeredgewidth=2.5,
+            label="most that a rule can accept",
         )
     axes.set(xlabel="position in the draft", ylabel="share of drafts", ylim=(0, 1), xticks=places)
     axes.legend(loc="best")

@@ -1,9 +1,10 @@
-"""The exact joint law of several requests: whether one of them can tell another about coins that it has yet to use.
+"""The exact joint law of several requests: whether one of them can tell another about coins that it
+has yet to use.
 
-What runs is the decoder itself, over a list of prompts or call after call, with every coin that it would toss walked through.
-Which coins coincide is read off the streams that the decoder made: equal keys are one coin, others are independent. A coin
-that is used twice is followed as an interval of what is known of it, so that the law of a decoder that shares coins comes out
-exactly.
+What runs is the decoder itself, over a list of prompts or call after call, with every coin that it
+would toss walked through. Which coins coincide is read off the streams that the decoder made: equal
+keys are one coin, others are independent. A coin that is used twice is followed as an interval of
+what is known of it, so that the law of a decoder that shares coins comes out exactly.
 """
 
 from __future__ import annotations
@@ -34,13 +35,15 @@ Joint = dict[tuple[Text, ...], float]
 
 @dataclass
 class RoundOfStream(EnumeratingChance):
-    """Chance of one round of one stream, its outcomes among those of the whole run. world: the run's. stream: the Threefry key
-    that the decoder gave the sequence."""
+    """Chance of one round of one stream, its outcomes among those of the whole run. world: the
+    run's. stream: the Threefry key that the decoder gave the sequence."""
 
     world: EnumeratingChance | None = None
     stream: tuple[int, int] = (0, 0)
 
-    def _choose(self, bounds: tuple[float, ...], last: int | None, purpose: Purpose, node: int) -> int:
+    def _choose(
+        self, bounds: tuple[float, ...], last: int | None, purpose: Purpose, node: int
+    ) -> int:
         assert self.world is not None
         key: Any = (*self.stream, *round_key(self.start, purpose, node))
         self.world.key = lambda *_: key
@@ -57,7 +60,8 @@ class EnumeratedSpeculation(Speculation):
         keyed = super().chance_of(prompt, params, index)
 
         def chance_at(start: int) -> RoundOfStream:
-            return RoundOfStream(start, (), {}, True, round_key, world=self.world, stream=keyed(start).key)  # type: ignore[attr-defined]
+            stream = keyed(start).key  # type: ignore[attr-defined]
+            return RoundOfStream(start, (), {}, True, round_key, world=self.world, stream=stream)
 
         return chance_at
 
@@ -74,9 +78,9 @@ class EnumeratedDecoder(SpeculativeDecoder):
 
 @dataclass(frozen=True)
 class Case:
-    """make: a decoder, before its first request. prompts, limits: of each request, all with one seed. together: as one list, or
-    call after call. knowing: what the second request drafts from once the first one's text is there, a prediction or a corpus
-    of it; None: nothing."""
+    """make: a decoder, before its first request. prompts, limits: of each request, all with one
+    seed. together: as one list, or call after call. knowing: what the second request drafts from
+    once the first one's text is there, a prediction or a corpus of it; None: nothing."""
 
     make: Callable[[], EnumeratedDecoder]
     prompts: tuple[Text, ...]
@@ -106,7 +110,8 @@ class Case:
 
 
 def over_corpus(made: EnumeratedDecoder, text: Text) -> EnumeratedDecoder:
-    """The same decoder with a store of `text` in the place of its own, often enough for any threshold."""
+    """The same decoder with a store of `text` in the place of its own, often enough for any
+    threshold."""
     documents = [asarray(text)] * 4
     if isinstance(made.drafter, Retrieval):
         drafter: Drafter = Retrieval(SuffixArray(build_suffix_array(documents)), trees=False)
@@ -118,8 +123,9 @@ def over_corpus(made: EnumeratedDecoder, text: Text) -> EnumeratedDecoder:
 
 @dataclass(frozen=True)
 class AcrossRequests:
-    """joint_tv: total variation between the joint law of the texts and the product of the target's laws. tv: of each request's
-    own law from the target's, the largest. outcomes: how many were walked."""
+    """joint_tv: total variation between the joint law of the texts and the product of the target's
+    laws. tv: of each request's own law from the target's, the largest. outcomes: how many were
+    walked."""
 
     joint_tv: float
     tv: float
@@ -135,11 +141,20 @@ def prove_requests(case: Case) -> AcrossRequests:
         count += 1
     target = case.make().target
     assert isinstance(target, TableModel)
-    laws = [target_texts(target, prompt, limit) for prompt, limit in zip(case.prompts, case.limits, strict=True)]
+    laws = [
+        target_texts(target, prompt, limit)
+        for prompt, limit in zip(case.prompts, case.limits, strict=True)
+    ]
     product: Joint = {(): 1.0}
     for law in laws:
-        product = {(*texts, text): mass * own for texts, mass in product.items() for text, own in law.items()}
-    return AcrossRequests(_tv(joint, product), max(_tv(_marginal(joint, i), law) for i, law in enumerate(laws)), count)
+        product = {
+            (*texts, text): mass * own
+            for texts, mass in product.items()
+            for text, own in law.items()
+        }
+    return AcrossRequests(
+        _tv(joint, product), max(_tv(_marginal(joint, i), law) for i, law in enumerate(laws)), count
+    )
 
 
 def target_texts(target: TableModel, prompt: Text, limit: int) -> dict[Text, float]:
@@ -152,7 +167,9 @@ def target_texts(target: TableModel, prompt: Text, limit: int) -> dict[Text, flo
             law[text] = mass
             continue
         row = target.law(prompt + text).tolist()
-        pending.extend(((*text, token), mass * chance) for token, chance in enumerate(row) if chance > 0)
+        pending.extend(
+            ((*text, token), mass * chance) for token, chance in enumerate(row) if chance > 0
+        )
     return law
 
 

@@ -1,7 +1,8 @@
 """The proof table: every rule against every kind of draft, every parameter and every pair of toys.
 
-`covering()` is a small set of cases in which every pair of factor levels meets; `product()` is all of them. Drafts of chains
-are one table, trees another: there a rule meets every selection of siblings it declares and every shape.
+`covering()` is a small set of cases in which every pair of factor levels meets; `product()` is all
+of them. Drafts of chains are one table, trees another: there a rule meets every selection of
+siblings it declares and every shape.
 """
 
 from __future__ import annotations
@@ -69,9 +70,15 @@ PARAMETERS = {name: SamplingParams(**(_OPEN | changes)) for name, changes in _CH
 
 
 CHAIN_RULES = tuple(name for name, rule in LOSSLESS.items() if rule.selections >= {"iid", "fixed"})
-"""Rules for the drafts in DRAFTS, which are sampled or fixed; the others are proven on trees, chains among them."""
+"""Rules for the drafts in DRAFTS, which are sampled or fixed; the others are proven on trees,
+chains among them."""
 
-TREE_RULES = tuple((name, selection) for name, rule in LOSSLESS.items() if rule.trees for selection in sorted(rule.selections))
+TREE_RULES = tuple(
+    (name, selection)
+    for name, rule in LOSSLESS.items()
+    if rule.trees
+    for selection in sorted(rule.selections)
+)
 """Every rule that takes trees with every selection of siblings it is exact for."""
 
 CHAIN_SELECTIONS = tuple(
@@ -91,62 +98,93 @@ LARGE_TREES = ("chain", "[2,1]", "lopsided", "[2,2]", "[2,1,1]")
 
 def product(rules: Sequence[str] = CHAIN_RULES) -> Iterator[Case]:
     """Every cell of the table of chains."""
-    for rule, draft, pair, params, length in cartesian(_chain_rules(rules), DRAFTS, PAIRS, PARAMETERS, LENGTHS):
+    for rule, draft, pair, params, length in cartesian(
+        _chain_rules(rules), DRAFTS, PAIRS, PARAMETERS, LENGTHS
+    ):
         yield Case(rule, draft, pair, params, PARAMETERS[params], length)
 
 
 def covering(rules: Sequence[str] = CHAIN_RULES) -> list[Case]:
-    """Cells of chains in which every two levels of different factors meet at least once (greedy, deterministic); and every rule
-    on sampled drafts of the greatest length, on every pair of toys: a fault of a block shows there, if anywhere."""
+    """Cells of chains in which every two levels of different factors meet at least once (greedy,
+    deterministic); and every rule on sampled drafts of the greatest length, on every pair of toys:
+    a fault of a block shows there, if anywhere."""
     if not _chain_rules(rules):
         return []
     rows = covering_rows([tuple(PARAMETERS), DRAFTS, _chain_rules(rules), PAIRS, LENGTHS])
-    rows += [("plain", "sampled", rule, pair, max(LENGTHS)) for rule in _chain_rules(rules) for pair in PAIRS]
-    return [Case(*row) for row in dict.fromkeys((r, d, pair, p, PARAMETERS[p], n) for p, d, r, pair, n in rows)]
+    rows += [
+        ("plain", "sampled", rule, pair, max(LENGTHS))
+        for rule in _chain_rules(rules)
+        for pair in PAIRS
+    ]
+    return [
+        Case(*row)
+        for row in dict.fromkeys((r, d, pair, p, PARAMETERS[p], n) for p, d, r, pair, n in rows)
+    ]
 
 
 def tree_product(rules: Sequence[str] = tuple(LOSSLESS)) -> Iterator[Case]:
     """Every cell of the table of trees."""
-    for kind, params, shape, pair in cartesian(_tree_rules(rules), PARAMETERS, LARGE_TREES, TREE_PAIRS):
+    for kind, params, shape, pair in cartesian(
+        _tree_rules(rules), PARAMETERS, LARGE_TREES, TREE_PAIRS
+    ):
         yield tree_case(kind, params, shape, pair)
 
 
 def tree_covering(rules: Sequence[str] = tuple(LOSSLESS)) -> list[Case]:
-    """Cells of small trees in which every two levels of different factors meet; and each rule with each selection once through
-    the whole decode loop, by the small-model drafter itself."""
+    """Cells of small trees in which every two levels of different factors meet; and each rule with
+    each selection once through the whole decode loop, by the small-model drafter itself."""
     kinds = _tree_rules(rules)
     if not kinds:
         return []
-    cases = [tree_case(*row) for row in covering_rows([kinds, tuple(PARAMETERS), SMALL_TREES, TREE_PAIRS])]
-    return [*cases, *(tree_case(kind, "plain", "[2,1]", "zeros", by="model ", rounds=None) for kind in kinds)]
+    cases = [
+        tree_case(*row)
+        for row in covering_rows([kinds, tuple(PARAMETERS), SMALL_TREES, TREE_PAIRS])
+    ]
+    return [
+        *cases,
+        *(tree_case(kind, "plain", "[2,1]", "zeros", by="model ", rounds=None) for kind in kinds),
+    ]
 
 
 def sibling_covering(rules: Sequence[str] = tuple(LOSSLESS)) -> list[Case]:
-    """Three and four siblings over five tokens, under every rule and selection, plainly and under one of the parameters in
-    turn: with two siblings, or three tokens, the earlier ones and the last one are told apart by nothing. And chains whose only
-    child is drawn by another selection than "iid"."""
+    """Three and four siblings over five tokens, under every rule and selection, plainly and under
+    one of the parameters in turn: with two siblings, or three tokens, the earlier ones and the last
+    one are told apart by nothing. And chains whose only child is drawn by another selection than
+    "iid"."""
     turns = cycle(name for name in PARAMETERS if name != "plain")
     cases = []
     for kind in _tree_rules(rules):
         for shape in ("[3]", "[3]+1") if kind[1] == "iid" else ("[3]+1", "[4]"):
             cases += [tree_case(kind, params, shape, "wide") for params in ("plain", next(turns))]
     chains = [kind for kind in CHAIN_SELECTIONS if kind[0] in rules]
-    return [*cases, *(tree_case(kind, next(turns), "chain", pair) for kind in chains for pair in PAIRS)]
+    return [
+        *cases,
+        *(tree_case(kind, next(turns), "chain", pair) for kind in chains for pair in PAIRS),
+    ]
 
 
 def guessed_product(rules: Sequence[str] = tuple(LOSSLESS)) -> Iterator[Case]:
-    """Every cell of the table of trees whose shape depends on the context: one round, drafts of two levels."""
-    for rule, draft, params, pair in cartesian(_guess_rules(rules), GUESSED, PARAMETERS, TREE_PAIRS):
+    """Every cell of the table of trees whose shape depends on the context: one round, drafts of two
+    levels."""
+    for rule, draft, params, pair in cartesian(
+        _guess_rules(rules), GUESSED, PARAMETERS, TREE_PAIRS
+    ):
         yield guessed_case(rule, draft, params, pair)
 
 
 def guessed_covering(rules: Sequence[str] = tuple(LOSSLESS)) -> list[Case]:
-    """Cells of the same in which every two levels of different factors meet; and each drafter once through the whole loop."""
+    """Cells of the same in which every two levels of different factors meet; and each drafter once
+    through the whole loop."""
     kinds = _guess_rules(rules)
     if not kinds:
         return []
-    cases = [guessed_case(*row) for row in covering_rows([kinds, GUESSED, tuple(PARAMETERS), TREE_PAIRS])]
-    return [*cases, *(guessed_case(kinds[0], draft, "plain", "full_history", rounds=None) for draft in GUESSED)]
+    cases = [
+        guessed_case(*row) for row in covering_rows([kinds, GUESSED, tuple(PARAMETERS), TREE_PAIRS])
+    ]
+    return [
+        *cases,
+        *(guessed_case(kinds[0], draft, "plain", "full_history", rounds=None) for draft in GUESSED),
+    ]
 
 
 def guessed_case(rule: str, draft: str, params: str, pair: str, *, rounds: int | None = 1) -> Case:
@@ -161,11 +199,28 @@ def _sampling(params: str, pair: str) -> SamplingParams:
     return PARAMETERS[params]
 
 
-def tree_case(kind: tuple[str, str], params: str, shape: str, pair: str, *, by: str = "", rounds: int | None = 1) -> Case:
+def tree_case(
+    kind: tuple[str, str],
+    params: str,
+    shape: str,
+    pair: str,
+    *,
+    by: str = "",
+    rounds: int | None = 1,
+) -> Case:
     """A cell of trees; `kind` is (rule, selection), `by` "model " for the small-model drafter."""
     rule, selection = kind
     depth = TREES[shape].depth
-    return Case(rule, f"{by}{selection} {shape}", pair, params, _sampling(params, pair), depth, depth + 1, rounds)
+    return Case(
+        rule,
+        f"{by}{selection} {shape}",
+        pair,
+        params,
+        _sampling(params, pair),
+        depth,
+        depth + 1,
+        rounds,
+    )
 
 
 def _chain_rules(rules: Sequence[str]) -> tuple[str, ...]:
@@ -182,7 +237,12 @@ def _tree_rules(rules: Sequence[str]) -> tuple[tuple[str, str], ...]:
 
 def covering_rows(factors: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
     """Rows, one level of each factor, in which every two levels of different factors meet."""
-    missing = {((i, a), (j, b)) for i, j in combinations(range(len(factors)), 2) for a in factors[i] for b in factors[j]}
+    missing = {
+        ((i, a), (j, b))
+        for i, j in combinations(range(len(factors)), 2)
+        for a in factors[i]
+        for b in factors[j]
+    }
     used: Counter[tuple[int, Any]] = Counter()
     rows = []
     while missing:
@@ -193,8 +253,11 @@ def covering_rows(factors: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
     return rows
 
 
-def _best_row(factors: Sequence[Sequence[Any]], missing: set[Any], used: Counter[tuple[int, Any]]) -> tuple[Any, ...]:
-    """A row that starts from a missing pair and fills the other factors with what covers most, the least used among equals."""
+def _best_row(
+    factors: Sequence[Sequence[Any]], missing: set[Any], used: Counter[tuple[int, Any]]
+) -> tuple[Any, ...]:
+    """A row that starts from a missing pair and fills the other factors with what covers most, the
+    least used among equals."""
     (i, a), (j, b) = min(missing, key=repr)
     row: dict[int, Any] = {i: a, j: b}
     for k, levels in enumerate(factors):
@@ -205,5 +268,7 @@ def _best_row(factors: Sequence[Sequence[Any]], missing: set[Any], used: Counter
 
 
 def _gain(row: dict[int, Any], factor: int, level: Any, missing: set[Any]) -> int:
-    pairs = (tuple(sorted([(k, v), (factor, level)], key=lambda item: item[0])) for k, v in row.items())
+    pairs = (
+        tuple(sorted([(k, v), (factor, level)], key=lambda item: item[0])) for k, v in row.items()
+    )
     return sum(pair in missing for pair in pairs)

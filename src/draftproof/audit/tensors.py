@@ -1,4 +1,5 @@
-"""A table model whose logits are torch float64 tensors, so that the production arithmetic can be enumerated too."""
+"""A table model whose logits are torch float64 tensors, so that the production arithmetic can be
+enumerated too."""
 
 from __future__ import annotations
 

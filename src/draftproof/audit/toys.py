@@ -1,6 +1,7 @@
-"""Pairs of 3-token models to prove rules on: laws that read the whole prefix, a Markov chain, laws with zeros, a draft that
-overrates a single token, so that two siblings can both be worth trying after a rejection, and one that differs from the
-target by next to nothing. And a pair over five tokens, for three siblings and more.
+"""Pairs of 3-token models to prove rules on: laws that read the whole prefix, a Markov chain, laws
+with zeros, a draft that overrates a single token, so that two siblings can both be worth trying
+after a rejection, and one that differs from the target by next to nothing. And a pair over five
+tokens, for three siblings and more.
 """
 
 from __future__ import annotations
@@ -22,12 +23,14 @@ NEAR = (1e-3, 1e-5, 1e-7, 1e-9, 1e-11)
 
 
 class AskedAfterAnEnd(BaseException):
-    """A law was asked for where the text has ended. No `Exception`: nothing may take it for a row that merely has no law."""
+    """A law was asked for where the text has ended. No `Exception`: nothing may take it for a row
+    that merely has no law."""
 
 
 class NothingAfterAnEnd:
-    """A logits processor that changes nothing, and goes off when it is asked about a text that holds an end token: it shows
-    that no law is made, by target or drafter, after a token that ends the text."""
+    """A logits processor that changes nothing, and goes off when it is asked about a text that
+    holds an end token: it shows that no law is made, by target or drafter, after a token that ends
+    the text."""
 
     def __call__(self, input_ids: Any, scores: Any) -> Any:
         if EOS in input_ids[0].tolist():
@@ -37,7 +40,8 @@ class NothingAfterAnEnd:
 
 @dataclass(frozen=True)
 class ToyGrammar:
-    """A grammar over a toy's tokens that forbids one of them at every place, by all tokens generated before."""
+    """A grammar over a toy's tokens that forbids one of them at every place, by all tokens
+    generated before."""
 
     vocab_size: int = VOCAB
 
@@ -79,7 +83,9 @@ class Pair:
     draft: TableModel
 
 
-def _from_prefix(seed: int, sharpness: float, prefix: tuple[int, ...], size: int = VOCAB) -> NDArray[np.float64]:
+def _from_prefix(
+    seed: int, sharpness: float, prefix: tuple[int, ...], size: int = VOCAB
+) -> NDArray[np.float64]:
     """A law that depends on every token of the prefix and on its length."""
     rng = np.random.default_rng([seed, len(prefix), *prefix])
     mass = np.exp(sharpness * rng.normal(size=size))
@@ -88,8 +94,8 @@ def _from_prefix(seed: int, sharpness: float, prefix: tuple[int, ...], size: int
 
 
 def _with_zeros(seed: int, prefix: tuple[int, ...]) -> NDArray[np.float64]:
-    """As `_from_prefix` with about 30% of the entries zero: one of the three, nine times out of ten. Two are always left, so
-    that no ban of a single token empties the law."""
+    """As `_from_prefix` with about 30% of the entries zero: one of the three, nine times out of
+    ten. Two are always left, so that no ban of a single token empties the law."""
     law = _from_prefix(seed, 1.0, prefix)
     rng = np.random.default_rng([seed + 1, len(prefix), *prefix])
     if rng.random() < 0.9:
@@ -98,7 +104,8 @@ def _with_zeros(seed: int, prefix: tuple[int, ...]) -> NDArray[np.float64]:
 
 
 def _overrating(law: NDArray[np.float64], prefix: tuple[int, ...]) -> NDArray[np.float64]:
-    """The law with one token, chosen by the prefix, made likelier at the others' expense, unevenly."""
+    """The law with one token, chosen by the prefix, made likelier at the others' expense,
+    unevenly."""
     rng = np.random.default_rng([7, len(prefix), *prefix])
     changed = law * rng.uniform(0.3, 0.9, size=VOCAB)
     changed[rng.integers(VOCAB)] += 0.4
@@ -107,7 +114,8 @@ def _overrating(law: NDArray[np.float64], prefix: tuple[int, ...]) -> NDArray[np
 
 
 def _nearly(law: NDArray[np.float64], prefix: tuple[int, ...]) -> NDArray[np.float64]:
-    """The law with a mass between 1e-3 and 1e-11, by the prefix, moved from its likeliest token to the two others."""
+    """The law with a mass between 1e-3 and 1e-11, by the prefix, moved from its likeliest token to
+    the two others."""
     moved = NEAR[(len(prefix) + sum(prefix)) % len(NEAR)] * np.array([1.0, 0.6, 0.4])
     changed = law.copy()
     changed[np.argsort(-law, kind="stable")] += moved * [-1.0, 1.0, 1.0]
@@ -119,7 +127,9 @@ def pairs() -> dict[str, Pair]:
     """Full history, Markov, zeros, overrated, near and wide, by name."""
     full = Pair(
         "full_history",
-        TableModel(lambda prefix: _from_prefix(1, 1.0, prefix), vocab_size=VOCAB, eos_token_ids=(EOS,)),
+        TableModel(
+            lambda prefix: _from_prefix(1, 1.0, prefix), vocab_size=VOCAB, eos_token_ids=(EOS,)
+        ),
         TableModel(lambda prefix: _from_prefix(2, 1.0, prefix), vocab_size=VOCAB),
     )
     markov = Pair(
@@ -137,10 +147,16 @@ def pairs() -> dict[str, Pair]:
         full.target,
         TableModel(lambda prefix: _overrating(full.target.law(prefix), prefix), vocab_size=VOCAB),
     )
-    near = Pair("near", full.target, TableModel(lambda prefix: _nearly(full.target.law(prefix), prefix), vocab_size=VOCAB))
+    near = Pair(
+        "near",
+        full.target,
+        TableModel(lambda prefix: _nearly(full.target.law(prefix), prefix), vocab_size=VOCAB),
+    )
     wide = Pair(
         "wide",
-        TableModel(lambda prefix: _from_prefix(1, 0.7, prefix, WIDE), vocab_size=WIDE, eos_token_ids=(EOS,)),
+        TableModel(
+            lambda prefix: _from_prefix(1, 0.7, prefix, WIDE), vocab_size=WIDE, eos_token_ids=(EOS,)
+        ),
         TableModel(lambda prefix: _from_prefix(2, 0.7, prefix, WIDE), vocab_size=WIDE),
     )
     return {pair.name: pair for pair in (full, markov, zeros, overrated, near, wide)}

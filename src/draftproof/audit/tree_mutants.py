@@ -1,4 +1,5 @@
-"""Wrong rules for trees that must be caught, each a fault seen in public code or one step away from a right rule."""
+"""Wrong rules for trees that must be caught, each a fault seen in public code or one step away from
+a right rule."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ from draftproof.core.siblings import sibling_law
 
 Array = Any
 SiblingLaw = Callable[[Draft, Sequence[int], int, Array], Array]
-"""(draft, the parent's children in visiting order, the child's place among them, the target's law) -> the law it is judged
-by."""
+"""(draft, the parent's children in visiting order, the child's place among them, the target's law)
+-> the law it is judged by."""
 
 
 def _true_law(draft: Draft, children: Sequence[int], place: int, law: Array) -> Array:
@@ -28,7 +29,8 @@ def _true_law(draft: Draft, children: Sequence[int], place: int, law: Array) -> 
 
 
 def _rejecting(
-    drawn_from: SiblingLaw = _true_law, order: Callable[[Draft, Sequence[int]], Sequence[int]] = lambda draft, nodes: nodes
+    drawn_from: SiblingLaw = _true_law,
+    order: Callable[[Draft, Sequence[int]], Sequence[int]] = lambda draft, nodes: nodes,
 ) -> Callable[[Draft, TargetLaws, Chance], Verdict]:
     """Recursive rejection with the siblings' law or their order exchanged."""
 
@@ -57,7 +59,9 @@ def _less_earlier(draft: Draft, children: Sequence[int], place: int, renormalise
 
 
 def _by_probability(draft: Draft, children: Sequence[int]) -> Sequence[int]:
-    return sorted(children, key=lambda child: -float(draft.laws[draft.parents[child]][draft.tokens[child]]))
+    return sorted(
+        children, key=lambda child: -float(draft.laws[draft.parents[child]][draft.tokens[child]])
+    )
 
 
 def _k_seq_with_rho_one(draft: Draft, laws: TargetLaws, chance: Chance) -> Verdict:
@@ -67,7 +71,9 @@ def _k_seq_with_rho_one(draft: Draft, laws: TargetLaws, chance: Chance) -> Verdi
         law, children = laws.row(node), draft.children.get(node, ())
         for child in children:
             token = draft.tokens[child]
-            if chance.bernoulli(min(1.0, float(law[token] / draft.laws[node][token])), Purpose.ACCEPT, child):
+            if chance.bernoulli(
+                min(1.0, float(law[token] / draft.laws[node][token])), Purpose.ACCEPT, child
+            ):
                 path.append(child)
                 break
         else:
@@ -76,7 +82,8 @@ def _k_seq_with_rho_one(draft: Draft, laws: TargetLaws, chance: Chance) -> Verdi
 
 
 def _pruned(draft: Draft, laws: TargetLaws, chance: Chance) -> Verdict:
-    """Nodes are drawn, those with a low draft probability dropped, and the rest judged as if all had been kept."""
+    """Nodes are drawn, those with a low draft probability dropped, and the rest judged as if all
+    had been kept."""
     renamed: dict[int, int] = {ROOT: ROOT}
     tokens: list[int] = []
     parents: list[int] = []
@@ -112,7 +119,11 @@ def _best_row(draft: Draft, laws: TargetLaws, chance: Chance) -> Verdict:
     for row, leaf in enumerate(node for node in range(len(draft)) if node not in draft.children):
         path: list[int] = []
         for depth, node in enumerate((*draft.nodes_to(leaf), None)):
-            token = int(chance.draw(laws.row(path[-1] if path else ROOT), Purpose.REPLACEMENT, 10 * row + depth))
+            token = int(
+                chance.draw(
+                    laws.row(path[-1] if path else ROOT), Purpose.REPLACEMENT, 10 * row + depth
+                )
+            )
             if node is None or token != draft.tokens[node]:
                 break
             path.append(node)
@@ -122,7 +133,8 @@ def _best_row(draft: Draft, laws: TargetLaws, chance: Chance) -> Verdict:
 
 
 def _whole_law_residual(draft: Draft, laws: TargetLaws, chance: Chance) -> Verdict:
-    """greedy_k whose residual subtracts the whole draft law instead of what is left beside the fixed candidates."""
+    """greedy_k whose residual subtracts the whole draft law instead of what is left beside the
+    fixed candidates."""
     path: list[int] = []
     while True:
         node = path[-1] if path else ROOT
@@ -141,8 +153,11 @@ def _whole_law_residual(draft: Draft, laws: TargetLaws, chance: Chance) -> Verdi
         path.append(child)
 
 
-def _traversing(draft: Draft, laws: TargetLaws, chance: Chance, *, scaled: bool, sibling: SiblingLaw = _true_law) -> Verdict:
-    """Traversal with one part exchanged: whether the residual is scaled by the success probability, or the siblings' law."""
+def _traversing(
+    draft: Draft, laws: TargetLaws, chance: Chance, *, scaled: bool, sibling: SiblingLaw = _true_law
+) -> Verdict:
+    """Traversal with one part exchanged: whether the residual is scaled by the success probability,
+    or the siblings' law."""
 
     def visit(node: int, success: float) -> tuple[int, Array] | None:
         law, children = laws.row(node), draft.children.get(node, ())
@@ -156,7 +171,9 @@ def _traversing(draft: Draft, laws: TargetLaws, chance: Chance, *, scaled: bool,
             if mass == 0.0:
                 return None
             success, law = mass / (mass + (1.0 - success)), left / left.sum()
-        return (node, law) if node == ROOT or chance.bernoulli(success, Purpose.ACCEPT, node) else None
+        return (
+            (node, law) if node == ROOT or chance.bernoulli(success, Purpose.ACCEPT, node) else None
+        )
 
     node, law = visit(ROOT, 1.0) or (ROOT, laws.row(ROOT))
     return Verdict(draft.nodes_to(node), int(chance.draw(law, Purpose.REPLACEMENT, 0)))
@@ -180,7 +197,9 @@ TREE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "siblings visited by probability instead of draw order",
         "trees sorted after drafting",
-        _rejecting(lambda d, nodes, i, law: _less_earlier(d, nodes, i, renormalised=True), _by_probability),
+        _rejecting(
+            lambda d, nodes, i, law: _less_earlier(d, nodes, i, renormalised=True), _by_probability
+        ),
         draft="without_replacement lopsided",
         natural="rrs",
     ),
@@ -191,10 +210,26 @@ TREE_MUTANTS: tuple[Mutant, ...] = (
         draft="top_k_plus_one [2,1]",
         natural="greedy_k",
     ),
-    Mutant("K-SEQ with rho = 1", "easy to write", _k_seq_with_rho_one, draft="iid [2,1]", natural="k_seq"),
-    Mutant("sampled tree pruned by confidence", "reranked trees at T > 0", _pruned, draft="iid [2,1]", natural="rrs"),
     Mutant(
-        "target drawn once a row, best row wins", "REST, Medusa nucleus", _best_row, draft="fixed lopsided", natural="match"
+        "K-SEQ with rho = 1",
+        "easy to write",
+        _k_seq_with_rho_one,
+        draft="iid [2,1]",
+        natural="k_seq",
+    ),
+    Mutant(
+        "sampled tree pruned by confidence",
+        "reranked trees at T > 0",
+        _pruned,
+        draft="iid [2,1]",
+        natural="rrs",
+    ),
+    Mutant(
+        "target drawn once a row, best row wins",
+        "REST, Medusa nucleus",
+        _best_row,
+        draft="fixed lopsided",
+        natural="match",
     ),
     Mutant(
         "greedy_k, residual of the whole draft law",
@@ -214,7 +249,11 @@ TREE_MUTANTS: tuple[Mutant, ...] = (
         "traversal, siblings' law not renormalised",
         "easy to write",
         lambda d, t, c: _traversing(
-            d, t, c, scaled=True, sibling=lambda d, nodes, i, law: _less_earlier(d, nodes, i, renormalised=False)
+            d,
+            t,
+            c,
+            scaled=True,
+            sibling=lambda d, nodes, i, law: _less_earlier(d, nodes, i, renormalised=False),
         ),
         draft="without_replacement lopsided",
         natural="traversal",

@@ -1,8 +1,9 @@
-"""Tests on draws whose law is known one by one: each becomes a number that is uniform if it was drawn from its law.
+"""Tests on draws whose law is known one by one: each becomes a number that is uniform if it was
+drawn from its law.
 
-Randomised probability integral transform: with the tokens put into any order that does not look at the draw, F the mass before
-the token and V an independent coin, F + V * law(token) is uniform on [0, 1), and independent of everything before.
-"""
+Randomised probability integral transform: with the tokens put into any order that does not look at
+the draw, F the mass before the token and V an independent coin, F + V * law(token) is uniform on
+[0, 1), and independent of everything before."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ Vector = NDArray[np.float64]
 
 
 def randomised_pit(law: Vector, token: int, coin: float, key: Vector | None = None) -> float:
-    """The number of `token` under `law` [vocab], tokens in descending order of `key` [vocab] (None: of id, ascending).
+    """The number of `token` under `law` [vocab], tokens in descending order of `key` [vocab] (None:
+    of id, ascending).
 
     coin: uniform in [0, 1), independent of the token."""
     if key is None:
@@ -28,11 +30,13 @@ def randomised_pit(law: Vector, token: int, coin: float, key: Vector | None = No
 
 
 def anderson_darling(values: Sequence[float], least: float = 1e-6) -> tuple[float, float]:
-    """A^2 and the p-value of numbers that should be uniform on [0, 1); (0, 1) without any. least: how near to 0 and 1 a number
-    counts; one that is impossible is then much evidence, and not all of it.
+    """A^2 and the p-value of numbers that should be uniform on [0, 1); (0, 1) without any. least:
+    how near to 0 and 1 a number counts; one that is impossible is then much evidence, and not all
+    of it.
 
-    p by Marsaglia and Marsaglia (2004) where it is above 3e-4; beyond, the leading term of the tail of the limit law,
-    sqrt(3) erfc(sqrt(A^2)), which is within some percent of it from there on. Good from about five numbers on."""
+    p by Marsaglia and Marsaglia (2004) where it is above 3e-4; beyond, the leading term of the tail
+    of the limit law, sqrt(3) erfc(sqrt(A^2)), which is within some percent of it from there on.
+    Good from about five numbers on."""
     n = len(values)
     if n == 0:
         return 0.0, 1.0
@@ -54,8 +58,9 @@ def _tail(z: float) -> float:
 
 
 def kolmogorov_distance(values: Sequence[float]) -> tuple[float, float]:
-    """The largest distance between the numbers' distribution and the uniform one, and the half-width of its 95% interval
-    (Dvoretzky-Kiefer-Wolfowitz). The distance is a lower bound of the total variation between law and draws."""
+    """The largest distance between the numbers' distribution and the uniform one, and the
+    half-width of its 95% interval (Dvoretzky-Kiefer-Wolfowitz). The distance is a lower bound of
+    the total variation between law and draws."""
     n = len(values)
     if n == 0:
         return 0.0, 1.0

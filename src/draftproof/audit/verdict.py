@@ -1,8 +1,8 @@
 """What an audit found, and the one answer that its findings give together.
 
-Every test of an audit is a finding. They are joined by Bonferroni's inequality: an exact engine is called not exact with a
-chance of at most `level`, however its tests depend on each other. An e-value counts, by Markov's inequality, as a p-value
-of 1/e.
+Every test of an audit is a finding. They are joined by Bonferroni's inequality: an exact engine is
+called not exact with a chance of at most `level`, however its tests depend on each other. An
+e-value counts, by Markov's inequality, as a p-value of 1/e.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ Outcome = Literal["exact", "not exact", "cannot tell"]
 
 @dataclass(frozen=True)
 class Finding:
-    """One test. statistic: its value. p_value, e_value: what an exact engine makes of it, None where the test gives no such
-    number. effect: how large the deviation is, in the test's own unit, with its 95% interval. n: events it rests on."""
+    """One test. statistic: its value. p_value, e_value: what an exact engine makes of it, None
+    where the test gives no such number. effect: how large the deviation is, in the test's own unit,
+    with its 95% interval. n: events it rests on."""
 
     test: str
     statistic: float
@@ -37,10 +38,11 @@ class Finding:
 
 @dataclass(frozen=True)
 class Verdict:
-    """outcome: "exact" within the size stated, "not exact", or "cannot tell". level: the chance, at most, that an exact
-    engine is called not exact. detectable: the total variation a token that would have been seen with probability 0.95,
-    None where no test has such a size. findings: of every test, the strongest evidence first. cause: what the pattern is
-    like. example: a place in a text that shows it. more_tokens: how many are missing where it cannot tell."""
+    """outcome: "exact" within the size stated, "not exact", or "cannot tell". level: the chance, at
+    most, that an exact engine is called not exact. detectable: the total variation a token that
+    would have been seen with probability 0.95, None where no test has such a size. findings: of
+    every test, the strongest evidence first. cause: what the pattern is like. example: a place in a
+    text that shows it. more_tokens: how many are missing where it cannot tell."""
 
     outcome: Outcome
     level: float
@@ -67,16 +69,31 @@ class Verdict:
             evidence = (
                 ""
                 if strongest is None
-                else (f" ({strongest.test}: so much from an exact engine has probability {strongest.chance:.1e} at most)")
+                else (
+                    f" ({strongest.test}: so much from an exact engine has probability "
+                    f"{strongest.chance:.1e} at most)"
+                )
             )
             example = f" For example, {self.example}." if self.example else ""
-            return f"not exact{evidence}. Likely cause: {self.cause or 'none of the faults known here'}.{example}"
+            return (
+                f"not exact{evidence}. Likely cause: "
+                f"{self.cause or 'none of the faults known here'}.{example}"
+            )
         if self.detectable is None:
-            return "cannot tell: nothing differs, and without a local copy of the target no size can be stated"
+            return (
+                "cannot tell: nothing differs, and without a local copy of the target no "
+                "size can be stated"
+            )
         size = f"a bias of {self.detectable:.2g} in total variation a token"
         if self.outcome == "exact":
-            return f"exact within this size: {size} would have been seen with probability 0.95 (level {self.level:g})"
-        return f"cannot tell yet: so far {size} would be seen; about {self.more_tokens} more tokens are needed"
+            return (
+                f"exact within this size: {size} would have been seen with probability 0.95 "
+                f"(level {self.level:g})"
+            )
+        return (
+            f"cannot tell yet: so far {size} would be seen; about {self.more_tokens} more "
+            "tokens are needed"
+        )
 
     def document(self) -> dict[str, Any]:
         """For JSON: an infinite e-value is null, its finding's statistic tells it."""
@@ -102,7 +119,8 @@ def conclude(
     cause: str | None = None,
     example: str | None = None,
 ) -> Verdict:
-    """The verdict of all findings at one level. wanted: what must have been detectable for "exact"."""
+    """The verdict of all findings at one level. wanted: what must have been detectable for
+    "exact"."""
     ordered = tuple(sorted(findings, key=lambda one: one.chance))
     if significant(ordered, level):
         return Verdict("not exact", level, detectable, ordered, cause, example)

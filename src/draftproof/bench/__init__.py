@@ -1,4 +1,5 @@
-"""Measure: arms of several engines on the same prompts, interleaved, with everything a figure depends on."""
+"""Measure: arms of several engines on the same prompts, interleaved, with everything a figure
+depends on."""
 
 from __future__ import annotations
 

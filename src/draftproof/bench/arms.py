@@ -1,4 +1,5 @@
-"""Arms: the ways of generating that a run compares. An arm takes token ids and parameters and hands back a `Run`."""
+"""Arms: the ways of generating that a run compares. An arm takes token ids and parameters and hands
+back a `Run`."""
 
 from __future__ import annotations
 
@@ -18,9 +19,9 @@ PLAIN = "plain"
 
 
 class Arm(Protocol):
-    """name: unique in a run, on every row. remembers: it may keep something from one request to the next, so that a repeated
-    prompt may rightly be faster. exact: its text must equal plain decoding's whenever `comparable` says so. method, rule,
-    lossless: for the statistics."""
+    """name: unique in a run, on every row. remembers: it may keep something from one request to the
+    next, so that a repeated prompt may rightly be faster. exact: its text must equal plain
+    decoding's whenever `comparable` says so. method, rule, lossless: for the statistics."""
 
     name: str
     remembers: bool
@@ -36,17 +37,24 @@ class Arm(Protocol):
 
 
 class OurArm:
-    """draftproof's own decoding, plain (`decoder.plain`) or with a drafter, whose configuration is kept in `config`. It
-    remembers where the drafter, or one of several, has a store that requests share."""
+    """draftproof's own decoding, plain (`decoder.plain`) or with a drafter, whose configuration is
+    kept in `config`. It remembers where the drafter, or one of several, has a store that requests
+    share."""
 
     def __init__(self, name: str, decoder: Decoder) -> None:
         self.name, self.decoder = name, decoder
         drafter = decoder.drafter
         self.remembers = drafter is not None and bool(drafter.memories)
         self.method = drafter.name if drafter else "none"
-        self.rule: str | None = decoder.rule.name if isinstance(decoder, SpeculativeDecoder) and drafter else None
+        self.rule: str | None = (
+            decoder.rule.name if isinstance(decoder, SpeculativeDecoder) and drafter else None
+        )
         self.lossless = decoder.rule.lossless if isinstance(decoder, SpeculativeDecoder) else True
-        self.config = decoder.config.as_dict() if isinstance(decoder, SpeculativeDecoder) and drafter else None
+        self.config = (
+            decoder.config.as_dict()
+            if isinstance(decoder, SpeculativeDecoder) and drafter
+            else None
+        )
 
     def run(self, ids: tuple[int, ...], params: SamplingParams) -> Run:
         with peak_memory(self.decoder.target) as peak:
@@ -71,9 +79,11 @@ class OurArm:
 
 @contextmanager
 def peak_memory(target: LanguageModel) -> Iterator[Any]:
-    """Yields a function that gives the most memory held since: of the GPU the target is on, else of this process (Linux).
+    """Yields a function that gives the most memory held since: of the GPU the target is on, else of
+    this process (Linux).
 
-    The process holds every arm's models at once, so figures of arms differ by caches and working space only."""
+    The process holds every arm's models at once, so figures of arms differ by caches and working
+    space only."""
     if device_kind(target.device) == "cuda":
         import torch
 

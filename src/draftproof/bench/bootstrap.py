@@ -17,7 +17,8 @@ SEED = 20240229
 
 @dataclass(frozen=True)
 class Interval:
-    """point with the interval that holds it with nominal probability LEVEL; low and high equal it for a single value."""
+    """point with the interval that holds it with nominal probability LEVEL; low and high equal it
+    for a single value."""
 
     point: float
     low: float
@@ -36,8 +37,11 @@ def percentiles(values: Any, level: float = LEVEL) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def bootstrap(values: Sequence[float], statistic: Callable[..., Any] = np.median, level: float = LEVEL) -> Interval:
-    """`statistic` of values [n] (it must take `axis`) with its percentile interval over resampled values (Efron 1979)."""
+def bootstrap(
+    values: Sequence[float], statistic: Callable[..., Any] = np.median, level: float = LEVEL
+) -> Interval:
+    """`statistic` of values [n] (it must take `axis`) with its percentile interval over resampled
+    values (Efron 1979)."""
     array = np.asarray(values, dtype=np.float64)
     point = float(statistic(array, axis=0))
     if len(array) == 1:

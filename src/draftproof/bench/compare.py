@@ -1,8 +1,9 @@
-"""`generate --compare`: plain and speculative decoding of one prompt, interleaved in one process, and what came out.
+"""`generate --compare`: plain and speculative decoding of one prompt, interleaved in one process,
+and what came out.
 
-Every repetition runs both arms with the order alternated, after a short warm-up of each. Rates are medians over repetitions;
-the speedup is the median of the ratios within one repetition, so a slow stretch of the machine hits both of its sides.
-"""
+Every repetition runs both arms with the order alternated, after a short warm-up of each. Rates are
+medians over repetitions; the speedup is the median of the ratios within one repetition, so a slow
+stretch of the machine hits both of its sides."""
 
 from __future__ import annotations
 
@@ -26,9 +27,10 @@ WARM_UP_TOKENS = 16
 
 @dataclass(frozen=True)
 class FirstDifference:
-    """position: index among the new tokens. plain_token, speculative_token: what stands there, None where one text has ended.
-    top2_gap: the target's log-probability of its best token less that of its second best, from one pass over what is common.
-    verdict, gap, noise, why: see `decode/ties.py`."""
+    """position: index among the new tokens. plain_token, speculative_token: what stands there, None
+    where one text has ended. top2_gap: the target's log-probability of its best token less that of
+    its second best, from one pass over what is common. verdict, gap, noise, why: see
+    `decode/ties.py`."""
 
     position: int
     plain_token: int | None
@@ -50,13 +52,17 @@ class Comparison:
 
     @property
     def speedup(self) -> float:
-        """Plain time per token / speculative time per token, the prompt included: median over repetitions."""
+        """Plain time per token / speculative time per token, the prompt included: median over
+        repetitions."""
         return median(self.ratios)
 
     @property
     def ratios(self) -> list[float]:
         """The speedup of each repetition."""
-        return [s.tokens_per_second / p.tokens_per_second for p, s in zip(self.plain, self.speculative, strict=True)]
+        return [
+            s.tokens_per_second / p.tokens_per_second
+            for p, s in zip(self.plain, self.speculative, strict=True)
+        ]
 
     @property
     def decode_speedup(self) -> float | None:
@@ -65,18 +71,27 @@ class Comparison:
             (p.outputs[0].decode_tokens_per_second, s.outputs[0].decode_tokens_per_second)
             for p, s in zip(self.plain, self.speculative, strict=True)
         ]
-        return median(s / p for p, s in pairs if p and s) if all(p and s for p, s in pairs) else None
+        return (
+            median(s / p for p, s in pairs if p and s) if all(p and s for p, s in pairs) else None
+        )
 
 
 def compare_with_plain(
-    decoder: SpeculativeDecoder, prompt: Prompt, params: SamplingParams, repeat: int, begin: Callable[[str], None]
+    decoder: SpeculativeDecoder,
+    prompt: Prompt,
+    params: SamplingParams,
+    repeat: int,
+    begin: Callable[[str], None],
 ) -> Comparison:
-    """Run both arms `repeat` times on `prompt`; `begin` is called with the arm's name before each run, warm-ups included."""
+    """Run both arms `repeat` times on `prompt`; `begin` is called with the arm's name before each
+    run, warm-ups included."""
     arms = {"plain": decoder.plain, "speculative": decoder}
     short = min(WARM_UP_TOKENS, params.max_tokens or WARM_UP_TOKENS)
     for name, arm in arms.items():
         begin(f"warm-up, {name}")
-        arm.generate(prompt, replace(params, max_tokens=short, min_tokens=min(params.min_tokens, short)))
+        arm.generate(
+            prompt, replace(params, max_tokens=short, min_tokens=min(params.min_tokens, short))
+        )
     results: dict[str, list[Result]] = {name: [] for name in arms}
     for number in range(repeat):
         for name in sorted(arms, reverse=number % 2 == 1):
@@ -91,24 +106,36 @@ def first_difference(
     decoder: SpeculativeDecoder, plain: Result, speculative: Result, params: SamplingParams
 ) -> FirstDifference | None:
     """Where the token ids of two results for one prompt part; None when they are the same."""
-    return first_difference_of(decoder, plain.prompt_token_ids, plain.token_ids, speculative.token_ids, params)
+    return first_difference_of(
+        decoder, plain.prompt_token_ids, plain.token_ids, speculative.token_ids, params
+    )
 
 
 def first_difference_of(
-    decoder: Decoder, prompt: Sequence[int], theirs: Sequence[int], ours: Sequence[int], params: SamplingParams
+    decoder: Decoder,
+    prompt: Sequence[int],
+    theirs: Sequence[int],
+    ours: Sequence[int],
+    params: SamplingParams,
 ) -> FirstDifference | None:
-    """Where `ours` parts from plain decoding's tokens `theirs` after one prompt; None when they are the same."""
+    """Where `ours` parts from plain decoding's tokens `theirs` after one prompt; None when they are
+    the same."""
     if tuple(ours) == tuple(theirs):
         return None
     position = common_prefix(ours, theirs)
-    plain, speculative = (text[position] if position < len(text) else None for text in (theirs, ours))
+    plain, speculative = (
+        text[position] if position < len(text) else None for text in (theirs, ours)
+    )
     found = judge(decoder.target, prompt, ours[:position], plain, speculative, params)
     gap = top2_gap(decoder, (*prompt, *ours[:position]))
-    return FirstDifference(position, plain, speculative, gap, found.verdict, found.gap, found.noise, found.why)
+    return FirstDifference(
+        position, plain, speculative, gap, found.verdict, found.gap, found.noise, found.why
+    )
 
 
 def top2_gap(decoder: Decoder, token_ids: Sequence[int]) -> float:
-    """Difference in log-probability between the target's two best tokens after `token_ids`, before any processing."""
+    """Difference in log-probability between the target's two best tokens after `token_ids`, before
+    any processing."""
     session = decoder.target.open()
     try:
         output = extend(Step(session, tuple(token_ids), rows=(len(token_ids) - 1,)))
@@ -123,15 +150,21 @@ def rates(results: Sequence[Result]) -> dict[str, float | None]:
     decode = [result.outputs[0].decode_tokens_per_second for result in results]
     return {
         "tokens_per_second": median(result.tokens_per_second for result in results),
-        "decode_tokens_per_second": median(rate for rate in decode if rate) if all(decode) else None,
+        "decode_tokens_per_second": median(rate for rate in decode if rate)
+        if all(decode)
+        else None,
     }
 
 
 def milliseconds_per_round(results: Sequence[Result]) -> dict[str, float | None]:
-    """Mean time of a round in three parts, over all repetitions; rounds that read the prompt are left out."""
+    """Mean time of a round in three parts, over all repetitions; rounds that read the prompt are
+    left out."""
     rounds: list[Round] = [r for result in results for r in result.rounds if not r.reads_prompt]
     parts = ("draft", "verify", "rest")
-    return {part: 1000 * sum(getattr(r.seconds, part) for r in rounds) / len(rounds) if rounds else None for part in parts}
+    return {
+        part: 1000 * sum(getattr(r.seconds, part) for r in rounds) / len(rounds) if rounds else None
+        for part in parts
+    }
 
 
 def arm_as_dict(results: Sequence[Result]) -> dict[str, Any]:

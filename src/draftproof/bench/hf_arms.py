@@ -1,7 +1,8 @@
-"""transformers' own generation as arms: plain, assisted by a draft model, and prompt lookup, with a constant draft length.
+"""transformers' own generation as arms: plain, assisted by a draft model, and prompt lookup, with a
+constant draft length.
 
-Forwards are timed by hooks on the modules, tokens as the streamer receives them. On a GPU every hook waits for the device.
-"""
+Forwards are timed by hooks on the modules, tokens as the streamer receives them. On a GPU every
+hook waits for the device."""
 
 from __future__ import annotations
 
@@ -18,13 +19,24 @@ from draftproof.errors import UsageError
 from draftproof.models.steps import wait_for
 
 KINDS = ("plain", "assisted", "lookup")
-_UNDERSTOOD = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "max_tokens", "min_tokens", "ignore_eos", "seed")
+_UNDERSTOOD = (
+    "temperature",
+    "top_k",
+    "top_p",
+    "min_p",
+    "repetition_penalty",
+    "max_tokens",
+    "min_tokens",
+    "ignore_eos",
+    "seed",
+)
 _WITHOUT_EFFECT = ("skip_special_tokens", "n")
 
 
 @dataclass
 class _Forward:
-    """Seconds and number of one module's forwards; the first one's apart, because it reads the prompt."""
+    """Seconds and number of one module's forwards; the first one's apart, because it reads the
+    prompt."""
 
     now: Callable[[], float]
     first: float = 0.0
@@ -45,7 +57,8 @@ class _Forward:
 
 
 class _Arrivals:
-    """A streamer: when how many tokens came. The prompt, which `generate` puts first, is left out."""
+    """A streamer: when how many tokens came. The prompt, which `generate` puts first, is left
+    out."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self.now, self.chunks, self._began, self._prompt_seen = now, list[Chunk](), now(), False
@@ -61,7 +74,8 @@ class _Arrivals:
 
 
 class HFArm:
-    """kind: one of KINDS. target: an HFModel. draft: an HFModel for "assisted". length: drafts a round, constant."""
+    """kind: one of KINDS. target: an HFModel. draft: an HFModel for "assisted". length: drafts a
+    round, constant."""
 
     remembers = False
     lossless = True
@@ -73,10 +87,17 @@ class HFArm:
         if kind == "assisted" and draft is None:
             raise UsageError("the arm transformers assisted needs a draft model")
         if target.module is None:
-            raise UsageError(f"{target.name} is not a transformers model, which the transformers arms need")
+            raise UsageError(
+                f"{target.name} is not a transformers model, which the transformers arms need"
+            )
         self.kind, self.target, self.draft, self.length = kind, target, draft, length
         self.name = (
-            "transformers " + {"plain": "plain", "assisted": f"assisted k={length}", "lookup": f"lookup k={length}"}[kind]
+            "transformers "
+            + {
+                "plain": "plain",
+                "assisted": f"assisted k={length}",
+                "lookup": f"lookup k={length}",
+            }[kind]
         )
         self.method = {"plain": "none", "assisted": "draft_model", "lookup": "ngram"}[kind]
 
@@ -94,17 +115,27 @@ class HFArm:
         modules = [m.module for m in (self.target, self.draft) if m is not None]
         arrivals = _Arrivals(now)
         silence, settings = quiet(), self._draft_settings()
-        with peak_memory(self.target) as peak, _hooks(modules, now) as forwards, torch.inference_mode(), silence, settings:
+        with (
+            peak_memory(self.target) as peak,
+            _hooks(modules, now) as forwards,
+            torch.inference_mode(),
+            silence,
+            settings,
+        ):
             began = now()
             arguments = self.arguments(params, len(ids))
-            output = self.target.module.generate(tokens, attention_mask=torch.ones_like(tokens), streamer=arrivals, **arguments)
+            output = self.target.module.generate(
+                tokens, attention_mask=torch.ones_like(tokens), streamer=arrivals, **arguments
+            )
             seconds = now() - began
         new = output[0, len(ids) :].tolist()
         chunks = _reconciled(arrivals.chunks, len(new), seconds)
         tokenizer = self.target.tokenizer
         return Run(
             token_ids=tuple(new),
-            text="" if tokenizer is None else tokenizer.decode(new, skip_special_tokens=params.skip_special_tokens),
+            text=""
+            if tokenizer is None
+            else tokenizer.decode(new, skip_special_tokens=params.skip_special_tokens),
             seconds=seconds,
             chunks=chunks,
             num_rounds=forwards[0].count,
@@ -112,14 +143,17 @@ class HFArm:
             peak_memory_bytes=peak(),
         )
 
-    def _parts(self, forwards: list[_Forward], chunks: tuple[Chunk, ...], seconds: float) -> dict[str, float]:
+    def _parts(
+        self, forwards: list[_Forward], chunks: tuple[Chunk, ...], seconds: float
+    ) -> dict[str, float]:
         draft = forwards[1].later if len(forwards) > 1 else 0.0
         drafting_prompt = forwards[1].first if len(forwards) > 1 else 0.0
         rest = seconds - draft - drafting_prompt - forwards[0].first - forwards[0].later
         return {"draft": draft, "verify": forwards[0].later, "rest": rest, "outside_forwards": rest}
 
     def arguments(self, params: SamplingParams, num_prompt_tokens: int) -> dict[str, Any]:
-        """`generate`'s arguments; everything sampling could depend on is said, so that no model default comes in."""
+        """`generate`'s arguments; everything sampling could depend on is said, so that no model
+        default comes in."""
         module = self.target.module
         eos = None if params.ignore_eos else list(self.target.eos_token_ids) or None
         config = type(module.generation_config)(
@@ -131,7 +165,8 @@ class HFArm:
             pad_token_id=(self.target.eos_token_ids or (0,))[0],
         )
         if params.temperature > 0:
-            config.temperature, config.top_p, config.min_p = params.temperature, params.top_p, params.min_p or None
+            config.temperature, config.top_p = params.temperature, params.top_p
+            config.min_p = params.min_p or None
             config.top_k = max(params.top_k, 0)
         if self.kind == "lookup":
             config.prompt_lookup_num_tokens = self.length
@@ -142,7 +177,8 @@ class HFArm:
 
     @contextmanager
     def _draft_settings(self) -> Iterator[None]:
-        """transformers reads the draft length from the assistant's own generation config; it is put back afterwards."""
+        """transformers reads the draft length from the assistant's own generation config; it is put
+        back afterwards."""
         if self.kind != "assisted":
             yield
             return
@@ -164,7 +200,8 @@ class HFArm:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without transformers' advice about the arguments that its own assisted generation passes on."""
+    """Without transformers' advice about the arguments that its own assisted generation passes
+    on."""
     from transformers.utils import logging
 
     before = logging.get_verbosity()
@@ -182,7 +219,10 @@ def check_params(params: SamplingParams) -> None:
         if spec.name in (*_UNDERSTOOD, *_WITHOUT_EFFECT):
             continue
         if getattr(params, spec.name) != getattr(plain, spec.name):
-            raise UsageError(f"the transformers arms do not take {spec.name}; leave it out or leave those arms out")
+            raise UsageError(
+                f"the transformers arms do not take {spec.name}; leave it out or leave "
+                "those arms out"
+            )
 
 
 def _clock(device: Any) -> Callable[[], float]:
@@ -208,7 +248,8 @@ def _hooks(modules: list[Any], now: Callable[[], float]) -> Iterator[list[_Forwa
 
 
 def _reconciled(chunks: list[Chunk], num_tokens: int, seconds: float) -> tuple[Chunk, ...]:
-    """The chunks, cut to the tokens that came out: a last round may put more than the limit lets through."""
+    """The chunks, cut to the tokens that came out: a last round may put more than the limit lets
+    through."""
     kept, left = [], num_tokens
     for chunk in chunks:
         kept.append(Chunk(chunk.seconds, min(chunk.num_tokens, left)))

@@ -1,5 +1,5 @@
-"""What makes a measurement doubtful, told beside it: load that moved, a drafter that seems to remember, texts and lengths that
-differ."""
+"""What makes a measurement doubtful, told beside it: load that moved, a drafter that seems to
+remember, texts and lengths that differ."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from time import perf_counter
 LOAD_TOLERANCE = 1.25
 """A calibration that takes this many times its median says that the machine was busy."""
 MEMORY_TOLERANCE = 1.10
-"""A repeated prompt that is this many times faster than the first time, beyond what plain decoding shows."""
+"""A repeated prompt that is this many times faster than the first time, beyond what plain decoding
+shows."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,8 @@ class Flag:
 
 
 def calibration_pass() -> float:
-    """Seconds a fixed small piece of work takes: some integer arithmetic, about five milliseconds on a quiet machine."""
+    """Seconds a fixed small piece of work takes: some integer arithmetic, about five milliseconds
+    on a quiet machine."""
     began = perf_counter()
     total = 0
     for i in range(60_000):
@@ -44,22 +46,28 @@ def load_flags(calibrations: Sequence[float]) -> list[Flag]:
     return [
         Flag(
             "load moved",
-            f"the machine's load moved: {slow} of {len(calibrations)} calibration passes took more than {LOAD_TOLERANCE} times "
+            f"the machine's load moved: {slow} of {len(calibrations)} calibration passes "
+            f"took more than {LOAD_TOLERANCE} times "
             f"the median, the worst {worst:.1f} times; trust ratios, not rates",
         )
     ]
 
 
-def memory_flag(arm: str, repeated: Mapping[int, Sequence[float]], plain: Mapping[int, Sequence[float]]) -> Flag | None:
-    """A flag when repeats of a prompt are faster than its first run, for a drafter that has no memory between requests.
+def memory_flag(
+    arm: str, repeated: Mapping[int, Sequence[float]], plain: Mapping[int, Sequence[float]]
+) -> Flag | None:
+    """A flag when repeats of a prompt are faster than its first run, for a drafter that has no
+    memory between requests.
 
-    repeated, plain: prompt -> time per token of its runs in order, of the arm and of plain decoding."""
+    repeated, plain: prompt -> time per token of its runs in order, of the arm and of plain
+    decoding."""
     gain, usual = _first_over_later(repeated), _first_over_later(plain) or 1.0
     if gain is None or gain <= MEMORY_TOLERANCE * max(usual, 1.0):
         return None
     return Flag(
         "repeats faster",
-        f"{arm}: a repeated prompt ran {gain:.2f} times as fast as the first time (plain decoding {usual:.2f}), although "
+        f"{arm}: a repeated prompt ran {gain:.2f} times as fast as the first time (plain "
+        f"decoding {usual:.2f}), although "
         "nothing should be remembered between requests",
         arm,
     )
@@ -67,17 +75,25 @@ def memory_flag(arm: str, repeated: Mapping[int, Sequence[float]], plain: Mappin
 
 def _first_over_later(times: Mapping[int, Sequence[float]]) -> float | None:
     """Median over prompts of first time / median later time; None without repeats."""
-    gains = [runs[0] / median(runs[1:]) for runs in times.values() if len(runs) > 1 and min(runs) > 0]
+    gains = [
+        runs[0] / median(runs[1:]) for runs in times.values() if len(runs) > 1 and min(runs) > 0
+    ]
     return median(gains) if gains else None
 
 
 def length_flags(lengths: Mapping[str, Mapping[int, int]]) -> list[Flag]:
-    """One flag when arms emitted different numbers of tokens for one prompt; arm -> prompt -> tokens."""
+    """One flag when arms emitted different numbers of tokens for one prompt; arm -> prompt ->
+    tokens."""
     prompts = sorted({prompt for counts in lengths.values() for prompt in counts})
-    unequal = [p for p in prompts if len({counts[p] for counts in lengths.values() if p in counts}) > 1]
+    unequal = [
+        p for p in prompts if len({counts[p] for counts in lengths.values() if p in counts}) > 1
+    ]
     if not unequal:
         return []
     first = unequal[0]
     counts = ", ".join(f"{arm} {by[first]}" for arm, by in lengths.items() if first in by)
-    message = f"token counts differ on {len(unequal)} of {len(prompts)} prompts (prompt {first}: {counts}); rates are per token"
+    message = (
+        f"token counts differ on {len(unequal)} of {len(prompts)} prompts (prompt {first}: "
+        f"{counts}); rates are per token"
+    )
     return [Flag("unequal lengths", message)]

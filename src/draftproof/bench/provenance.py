@@ -53,18 +53,23 @@ def provenance(target: LanguageModel, *, seed: int | None = None) -> dict[str, A
 
 
 def model_hash(model: LanguageModel) -> str | None:
-    """SHA-256 over name, shape, dtype and a sample of every weight of an HFModel; None for other models.
+    """SHA-256 over name, shape, dtype and a sample of every weight of an HFModel; None for other
+    models.
 
-    1,024 evenly spaced entries a tensor tell checkpoints and quantisations apart in seconds, without reading gigabytes."""
+    1,024 evenly spaced entries a tensor tell checkpoints and quantisations apart in seconds,
+    without reading gigabytes."""
     return None if model.module is None else _weights_hash(model.module)
 
 
 def model_hashes(
     target: LanguageModel, drafts: Mapping[str, LanguageModel], drafters: Mapping[str, Drafter]
 ) -> dict[str, str | None]:
-    """The hashes of a run's weights, by role. drafts: name -> draft model. drafters: name -> drafter, for the head it works
-    with; those of several side by side have their own names behind it."""
-    found = {"target": model_hash(target)} | {name: model_hash(model) for name, model in drafts.items()}
+    """The hashes of a run's weights, by role. drafts: name -> draft model. drafters: name ->
+    drafter, for the head it works with; those of several side by side have their own names behind
+    it."""
+    found = {"target": model_hash(target)} | {
+        name: model_hash(model) for name, model in drafts.items()
+    }
     for name, drafter in drafters.items():
         several = len(drafter.members) > 1
         for own, member in drafter.members.items():
@@ -78,22 +83,30 @@ def _weights_hash(module: Any) -> str:
 
     digest = hashlib.sha256(json.dumps(str(type(module).__name__)).encode())
     for name, weight, sample in sampled_weights(module, 1024):
-        digest.update(f"{name} {tuple(weight.shape)} {weight.dtype}".encode() + sample.float().numpy().tobytes())
+        digest.update(
+            f"{name} {tuple(weight.shape)} {weight.dtype}".encode()
+            + sample.float().numpy().tobytes()
+        )
     return digest.hexdigest()
 
 
 def _commit() -> str | None:
-    """The commit this package runs from, with "+" when files differ from it; None outside a repository."""
+    """The commit this package runs from, with "+" when files differ from it; None outside a
+    repository."""
     folder = Path(__file__).parent
     try:
         commit = _git(folder, "rev-parse", "--short=12", "HEAD")
-        return commit + ("+" if _git(folder, "status", "--porcelain", "--untracked-files=no") else "")
+        return commit + (
+            "+" if _git(folder, "status", "--porcelain", "--untracked-files=no") else ""
+        )
     except (OSError, subprocess.SubprocessError):
         return None
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=True, timeout=10)
+    done = subprocess.run(
+        ["git", *arguments], cwd=folder, capture_output=True, text=True, check=True, timeout=10
+    )
     return done.stdout.strip()
 
 
@@ -109,6 +122,8 @@ def _processor() -> str:
     """The processor's model name where the system tells it, else its architecture."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as lines:
-            return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+            return next(
+                line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")
+            )
     except (OSError, StopIteration):
         return platform.processor() or platform.machine()

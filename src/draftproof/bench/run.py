@@ -1,4 +1,5 @@
-"""The run itself: every arm on every prompt, interleaved prompt by prompt in alternating order, warm-up apart, repeated."""
+"""The run itself: every arm on every prompt, interleaved prompt by prompt in alternating order,
+warm-up apart, repeated."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Measured:
-    """One run with its place: arm's name, prompt's index, repetition, and how many runs came before it."""
+    """One run with its place: arm's name, prompt's index, repetition, and how many runs came before
+    it."""
 
     arm: str
     prompt: int
@@ -32,8 +34,9 @@ class Measured:
 
 @dataclass(frozen=True)
 class Measurement:
-    """Everything raw. calibrations: seconds of a fixed piece of work before every prompt; loads: the system's load then.
-    ended_by: what ended it early, and then `runs` are those of the prompts that every arm had finished."""
+    """Everything raw. calibrations: seconds of a fixed piece of work before every prompt; loads:
+    the system's load then. ended_by: what ended it early, and then `runs` are those of the prompts
+    that every arm had finished."""
 
     arms: tuple[Arm, ...]
     prompts: tuple[Encoded, ...]
@@ -63,8 +66,9 @@ def measure(
     progress: Progress | None = None,
     calibrate: Callable[[], float] = calibration_pass,
 ) -> Measurement:
-    """Run all arms. A prompt has one seed, `params.seed` plus its number, for every arm and repetition. An interruption from
-    the keyboard, or an arm that fails, ends it with what every arm has finished; it is raised when that is nothing.
+    """Run all arms. A prompt has one seed, `params.seed` plus its number, for every arm and
+    repetition. An interruption from the keyboard, or an arm that fails, ends it with what every arm
+    has finished; it is raised when that is nothing.
 
     UsageError: fewer than one prompt, arms of the same name, no seed."""
     check(arms, prompts, params)
@@ -73,7 +77,10 @@ def measure(
     short = min(WARM_UP_TOKENS, params.max_tokens or WARM_UP_TOKENS)
     for number, arm in enumerate(arms):
         tell(f"warm-up, {arm.name}", number, total)
-        arm.run(prompts[0].ids, replace(params, max_tokens=short, min_tokens=min(params.min_tokens, short)))
+        arm.run(
+            prompts[0].ids,
+            replace(params, max_tokens=short, min_tokens=min(params.min_tokens, short)),
+        )
     runs: list[Measured] = []
     calibrations: list[float] = []
     loads: list[float] = []
@@ -85,19 +92,37 @@ def measure(
             calibrations.append(calibrate())
             loads.append(_load())
             for arm in order_of(arms, index + repeat):
-                tell(f"{arm.name}, prompt {index + 1} of {len(prompts)}", len(arms) + len(runs), total)
-                runs.append(Measured(arm.name, index, repeat, len(runs), arm.run(prompts[index].ids, seeded)))
+                tell(
+                    f"{arm.name}, prompt {index + 1} of {len(prompts)}",
+                    len(arms) + len(runs),
+                    total,
+                )
+                runs.append(
+                    Measured(
+                        arm.name, index, repeat, len(runs), arm.run(prompts[index].ids, seeded)
+                    )
+                )
     except (KeyboardInterrupt, Exception) as ended:
         ended_by = ended
         del runs[len(runs) // len(arms) * len(arms) :]
         if not runs:
             raise
     tell("done", total, total)
-    return Measurement(tuple(arms), tuple(prompts), params, repeats, tuple(runs), tuple(calibrations), tuple(loads), ended_by)
+    return Measurement(
+        tuple(arms),
+        tuple(prompts),
+        params,
+        repeats,
+        tuple(runs),
+        tuple(calibrations),
+        tuple(loads),
+        ended_by,
+    )
 
 
 def order_of(arms: Sequence[Arm], turn: int) -> list[Arm]:
-    """The arms in an order that alternates: forwards and backwards, beginning with another one each time."""
+    """The arms in an order that alternates: forwards and backwards, beginning with another one each
+    time."""
     shift = (turn // 2) % len(arms)
     order = [*arms[shift:], *arms[:shift]]
     return order[::-1] if turn % 2 else order

@@ -11,8 +11,8 @@ from draftproof.core.records import Round
 
 @dataclass(frozen=True)
 class Chunk:
-    """num_tokens that arrived together, `seconds` after the request was sent. A chunk may hold several tokens, or tokens whose
-    text is still held back."""
+    """num_tokens that arrived together, `seconds` after the request was sent. A chunk may hold
+    several tokens, or tokens whose text is still held back."""
 
     seconds: float
     num_tokens: int
@@ -20,10 +20,11 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Run:
-    """One prompt through one arm. seconds: the whole request. rounds: draftproof's own, empty for other engines.
+    """One prompt through one arm. seconds: the whole request. rounds: draftproof's own, empty for
+    other engines.
 
-    num_rounds: target passes, None where an engine does not tell. parts: seconds spent as draft, verify and rest, after the
-    pass that read the prompt, where known."""
+    num_rounds: target passes, None where an engine does not tell. parts: seconds spent as draft,
+    verify and rest, after the pass that read the prompt, where known."""
 
     token_ids: tuple[int, ...]
     text: str
@@ -51,16 +52,20 @@ class Run:
 
     @property
     def seconds_per_token(self) -> float | None:
-        """Time per token after the first chunk: (last - first) / tokens that came after the first. None when none did."""
+        """Time per token after the first chunk: (last - first) / tokens that came after the first.
+        None when none did."""
         timed = [chunk for chunk in self.chunks if chunk.num_tokens]
         later = sum(chunk.num_tokens for chunk in timed[1:])
         return (timed[-1].seconds - timed[0].seconds) / later if later else None
 
     @property
     def peak_tokens_per_second(self) -> float | None:
-        """The highest rate of any one chunk after the first; never below the average, because it is one of what is averaged."""
+        """The highest rate of any one chunk after the first; never below the average, because it is
+        one of what is averaged."""
         timed = [chunk for chunk in self.chunks if chunk.num_tokens]
-        gaps = [(b.num_tokens, b.seconds - a.seconds) for a, b in zip(timed, timed[1:], strict=False)]
+        gaps = [
+            (b.num_tokens, b.seconds - a.seconds) for a, b in zip(timed, timed[1:], strict=False)
+        ]
         return max((tokens / gap for tokens, gap in gaps if gap > 0), default=None)
 
     def as_dict(self) -> dict[str, Any]:
@@ -91,7 +96,10 @@ def chunks_of_rounds(rounds: Sequence[Round]) -> tuple[Chunk, ...]:
 
 
 def round_parts(rounds: Sequence[Round]) -> dict[str, float]:
-    """Seconds as draft, verify, rest and outside forwards, over the rounds that did not read the prompt."""
+    """Seconds as draft, verify, rest and outside forwards, over the rounds that did not read the
+    prompt."""
     later = [record.seconds for record in rounds if not record.reads_prompt]
     parts = {name: sum(getattr(s, name) for s in later) for name in ("draft", "verify", "rest")}
-    return parts | {"outside_forwards": parts["rest"] + sum(s.draft - s.draft_forward for s in later)}
+    return parts | {
+        "outside_forwards": parts["rest"] + sum(s.draft - s.draft_forward for s in later)
+    }

@@ -1,8 +1,10 @@
-"""An OpenAI-compatible server as an arm: completions streamed as server-sent events, several tokens a chunk counted rightly.
+"""An OpenAI-compatible server as an arm: completions streamed as server-sent events, several tokens
+a chunk counted rightly.
 
-A chunk's tokens are taken from what the server says, best first: the running `usage.completion_tokens`, `token_ids`, the number
-of `logprobs.tokens`; else the chunk's text through the tokenizer, and the final usage settles the total. A chunk without text
-still counts its tokens. A chunk is never taken for one token.
+A chunk's tokens are taken from what the server says, best first: the running
+`usage.completion_tokens`, `token_ids`, the number of `logprobs.tokens`; else the chunk's text
+through the tokenizer, and the final usage settles the total. A chunk without text still counts its
+tokens. A chunk is never taken for one token.
 """
 
 from __future__ import annotations
@@ -35,8 +37,9 @@ _OURS = ("skip_special_tokens", "n")
 
 
 class ServerArm:
-    """url: the server's base, with or without /v1. model: its name there (None: the first it lists). prompt_as_ids: send token
-    ids, so that both sides read the same prompt; a server that refuses them gets text. clock: seconds."""
+    """url: the server's base, with or without /v1. model: its name there (None: the first it
+    lists). prompt_as_ids: send token ids, so that both sides read the same prompt; a server that
+    refuses them gets text. clock: seconds."""
 
     remembers = True
     lossless = True
@@ -63,7 +66,11 @@ class ServerArm:
         return False
 
     def run(self, ids: tuple[int, ...], params: SamplingParams) -> Run:
-        prompt: Any = list(ids) if self.prompt_as_ids or self.tokenizer is None else self.tokenizer.decode(ids)
+        prompt: Any = (
+            list(ids)
+            if self.prompt_as_ids or self.tokenizer is None
+            else self.tokenizer.decode(ids)
+        )
         body = request_body(self.model, prompt, params)
         began = self.clock()
         counter = Counter(self.tokenizer)
@@ -82,15 +89,24 @@ class ServerArm:
             connection.request("POST", self._base + path, json.dumps(body), headers)
             response = connection.getresponse()
             if response.status != 200:
-                raise UsageError(f"{self.name} answered {response.status}: {response.read(300).decode(errors='replace')}")
+                raise UsageError(
+                    f"{self.name} answered {response.status}: "
+                    f"{response.read(300).decode(errors='replace')}"
+                )
             yield from read_events(response)
         except (OSError, http.client.HTTPException) as error:
-            raise UsageError(f"{self.name} cannot be reached or broke off: {error or type(error).__name__}") from error
+            raise UsageError(
+                f"{self.name} cannot be reached or broke off: {error or type(error).__name__}"
+            ) from error
         finally:
             connection.close()
 
     def _connect(self) -> http.client.HTTPConnection:
-        kind = http.client.HTTPSConnection if self._parts.scheme == "https" else http.client.HTTPConnection
+        kind = (
+            http.client.HTTPSConnection
+            if self._parts.scheme == "https"
+            else http.client.HTTPConnection
+        )
         return kind(self._parts.hostname or "", self._parts.port, timeout=TIMEOUT_SECONDS)
 
     def _first_model(self) -> str:
@@ -100,7 +116,10 @@ class ServerArm:
             listed = json.loads(connection.getresponse().read())
             return str(listed["data"][0]["id"])
         except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError) as error:
-            raise UsageError(f"{self.name} does not tell its models at /v1/models: {error or type(error).__name__}") from error
+            raise UsageError(
+                f"{self.name} does not tell its models at /v1/models: "
+                f"{error or type(error).__name__}"
+            ) from error
         finally:
             connection.close()
 
@@ -113,28 +132,43 @@ def address(url: str) -> SplitResult:
     except ValueError:  # the port is no number, or too large
         is_good = False
     if not is_good:
-        raise UsageError(f"{url} is not the address of a server; it looks like http://127.0.0.1:8000")
+        raise UsageError(
+            f"{url} is not the address of a server; it looks like http://127.0.0.1:8000"
+        )
     return parts
 
 
 def request_body(model: str, prompt: Any, params: SamplingParams) -> dict[str, Any]:
     """The JSON of a streamed completion. UsageError for a parameter that would not be sent."""
     plain = SamplingParams()
-    changed = {name: value for name in PARAMETERS if (value := getattr(params, name)) != getattr(plain, name)}
+    changed = {
+        name: value
+        for name in PARAMETERS
+        if (value := getattr(params, name)) != getattr(plain, name)
+    }
     names = {name: key for key, name in server_fields().items()}
     for name in changed:
         if name not in names or name in _NOT_COMPARED:
-            raise UsageError(f"the server arm does not send {name}; leave it out or leave that arm out")
+            raise UsageError(
+                f"the server arm does not send {name}; leave it out or leave that arm out"
+            )
     asked = {name: getattr(params, name) for name in _ALWAYS} | changed
     sent = {names[name]: value for name, value in asked.items() if name not in _OURS}
     sent = {key: list(value) if isinstance(value, tuple) else value for key, value in sent.items()}
     stream = {"include_usage": True, "continuous_usage_stats": True}
-    return {"model": model, "prompt": prompt, "stream": True, "stream_options": stream, "return_token_ids": True, **sent}
+    return {
+        "model": model,
+        "prompt": prompt,
+        "stream": True,
+        "stream_options": stream,
+        "return_token_ids": True,
+        **sent,
+    }
 
 
 def read_events(lines: Any) -> Iterator[dict[str, Any]]:
-    """The JSON objects of a stream of server-sent events (WHATWG's format: data lines, an empty line ends an event).
-    UsageError for an event that is none."""
+    """The JSON objects of a stream of server-sent events (WHATWG's format: data lines, an empty
+    line ends an event). UsageError for an event that is none."""
     data: list[str] = []
     for raw in lines:
         line = raw.decode("utf-8", errors="replace").rstrip("\r\n")
@@ -196,11 +230,21 @@ class Counter:
         if not text:
             return 0
         self._guessed = True
-        return len(self._tokenizer.encode(text, add_special_tokens=False)) if self._tokenizer is not None else 1
+        return (
+            len(self._tokenizer.encode(text, add_special_tokens=False))
+            if self._tokenizer is not None
+            else 1
+        )
 
     def chunks(self) -> tuple[Chunk, ...]:
-        """All chunks. Where counts were guessed from text and the server gave a total, they are scaled to it."""
-        if self._usage is None or not self._guessed or self._usage == self._total or not self._chunks:
+        """All chunks. Where counts were guessed from text and the server gave a total, they are
+        scaled to it."""
+        if (
+            self._usage is None
+            or not self._guessed
+            or self._usage == self._total
+            or not self._chunks
+        ):
             return tuple(self._chunks)
         shares, given, seen = [], 0, 0
         for chunk in self._chunks:

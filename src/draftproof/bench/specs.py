@@ -62,18 +62,25 @@ def parse_spec(text: str, draft: str | None) -> Spec:
         return _from_json(text)
     word, *rest = text.split(":")
     tree = rest[0] if rest and "," in rest[0] else None
-    length, rule = _length(text, rest[0]) if rest and tree is None else None, rest[1] if len(rest) > 1 else None
+    length = _length(text, rest[0]) if rest and tree is None else None
+    rule = rest[1] if len(rest) > 1 else None
     if len(rest) > 2 or (word not in HF_KINDS and word not in METHODS) or word == "none":
         allowed = ", ".join((PLAIN, *drafting_methods(), *HF_KINDS))
         raise UsageError(
-            f"there is no arm {text!r}; an arm is one of {allowed} (with :LENGTH or :TREE), a JSON object or a URL"
+            f"there is no arm {text!r}; an arm is one of {allowed} (with :LENGTH or "
+            ":TREE), a JSON object or a URL"
         )
     if word in HF_KINDS:
         if rule or tree or (word == "hf-plain" and length is not None):
             raise UsageError(
-                f"the arm {text!r} says too much; transformers' arms take a draft length at most, hf-plain nothing"
+                f"the arm {text!r} says too much; transformers' arms take a draft length "
+                "at most, hf-plain nothing"
             )
-        kept = 0 if word == "hf-plain" else METHODS["draft_model" if word == "hf-assisted" else "ngram"].length
+        kept = (
+            0
+            if word == "hf-plain"
+            else METHODS["draft_model" if word == "hf-assisted" else "ngram"].length
+        )
         spec = Spec(word, text, length=kept if length is None else length)
     else:
         given = {
@@ -83,24 +90,36 @@ def parse_spec(text: str, draft: str | None) -> Spec:
             "tree": tree,
             "model": draft if METHODS[word].model is not None else None,
         }
-        spec = _ours({key: value for key, value in given.items() if value is not None} | _placeholder(word, draft))
+        spec = _ours(
+            {key: value for key, value in given.items() if value is not None}
+            | _placeholder(word, draft)
+        )
     if spec.needs_draft and draft is None:
-        raise UsageError(f"the arm {text!r} needs a draft model: add --draft with its hub id or folder")
+        raise UsageError(
+            f"the arm {text!r} needs a draft model: add --draft with its hub id or folder"
+        )
     return spec
 
 
 def _placeholder(word: str, draft: str | None) -> dict[str, str]:
-    """A name that lets the rest of the config be checked before the missing draft model is complained about."""
+    """A name that lets the rest of the config be checked before the missing draft model is
+    complained about."""
     return {"model": "missing"} if _needs_model(word) and draft is None else {}
 
 
 def _needs_model(method: str) -> bool:
-    return method in METHODS and METHODS[method].model is not None and not METHODS[method].model_optional
+    return (
+        method in METHODS
+        and METHODS[method].model is not None
+        and not METHODS[method].model_optional
+    )
 
 
 def _length(text: str, word: str) -> int:
     if not word.isdigit() or int(word) < 1:
-        raise UsageError(f"the arm {text!r} has {word!r} for a draft length; allowed: a whole number from 1")
+        raise UsageError(
+            f"the arm {text!r} has {word!r} for a draft length; allowed: a whole number from 1"
+        )
     return int(word)
 
 
@@ -124,13 +143,24 @@ def _ours(config: Mapping[str, Any]) -> Spec:
 
 
 def told_apart(specs: Sequence[Spec]) -> list[Spec]:
-    """The arms, those of one name with the keys in which their configurations differ: two draft models, or two length rules."""
-    configs = [{} if spec.config is None else SpeculativeConfig.from_dict(spec.config).as_dict() for spec in specs]
+    """The arms, those of one name with the keys in which their configurations differ: two draft
+    models, or two length rules."""
+    configs = [
+        {} if spec.config is None else SpeculativeConfig.from_dict(spec.config).as_dict()
+        for spec in specs
+    ]
     found = []
     for spec, own in zip(specs, configs, strict=True):
-        rivals = [config for other, config in zip(specs, configs, strict=True) if other.name == spec.name]
+        rivals = [
+            config for other, config in zip(specs, configs, strict=True) if other.name == spec.name
+        ]
         differing = [key for key in own if len({repr(config.get(key)) for config in rivals}) > 1]
-        found.append(replace(spec, name=spec.name + "".join(f" {key}={_last_part(own[key])}" for key in differing)))
+        found.append(
+            replace(
+                spec,
+                name=spec.name + "".join(f" {key}={_last_part(own[key])}" for key in differing),
+            )
+        )
     return found
 
 
@@ -139,8 +169,11 @@ def _last_part(value: Any) -> Any:
     return value.rsplit("/", 1)[-1] if isinstance(value, str) and value.count("/") > 1 else value
 
 
-def check_specs(specs: Sequence[Spec], params: SamplingParams, rates: Sequence[float] | None) -> None:
-    """UsageError, before any model loads, for arms that could not run beside each other or under these parameters."""
+def check_specs(
+    specs: Sequence[Spec], params: SamplingParams, rates: Sequence[float] | None
+) -> None:
+    """UsageError, before any model loads, for arms that could not run beside each other or under
+    these parameters."""
     check_arm_names([spec.name for spec in specs if spec.kind != "plain"])
     _check_rates(specs, rates)
     for kind in {spec.kind for spec in specs}:
@@ -156,7 +189,10 @@ def check_specs(specs: Sequence[Spec], params: SamplingParams, rates: Sequence[f
 
 def _check_rates(specs: Sequence[Spec], rates: Sequence[float] | None) -> None:
     if rates and any(spec.kind not in ("plain", "ours") for spec in specs):
-        raise UsageError("--synthetic-alpha replaces acceptance in draftproof's own arms only; leave the other arms out")
+        raise UsageError(
+            "--synthetic-alpha replaces acceptance in draftproof's own arms only; leave "
+            "the other arms out"
+        )
 
 
 def build_arms(
@@ -167,9 +203,11 @@ def build_arms(
     rates: Sequence[float] | None,
     greedy: bool,
 ) -> tuple[list[Arm], SpeculativeDecoder]:
-    """The arms, plain first, and the decoder of the plain one. drafts: (name, revision, quantization) -> loaded draft model.
+    """The arms, plain first, and the decoder of the plain one. drafts: (name, revision,
+    quantization) -> loaded draft model.
 
-    rates: acceptance by chance for draftproof's own arms (UsageError when others are among them)."""
+    rates: acceptance by chance for draftproof's own arms (UsageError when others are among
+    them)."""
     _check_rates(specs, rates)
     tokenizer = target.tokenizer
     reference = SpeculativeDecoder(None, target, tokenizer)
@@ -190,15 +228,26 @@ def build_arms(
 
 
 def _our_arm(
-    spec: Spec, target: Any, tokenizer: Any, drafts: Callable[..., Any], rates: Sequence[float] | None, greedy: bool
+    spec: Spec,
+    target: Any,
+    tokenizer: Any,
+    drafts: Callable[..., Any],
+    rates: Sequence[float] | None,
+    greedy: bool,
 ) -> OurArm:
     config = SpeculativeConfig.from_dict(spec.config)
     wanted = config.draft_model
-    draft = None if wanted is None or wanted.model is None else drafts(wanted.model, wanted.revision, wanted.quantization)
+    draft = (
+        None
+        if wanted is None or wanted.model is None
+        else drafts(wanted.model, wanted.revision, wanted.quantization)
+    )
     decoder = SpeculativeDecoder(draft, target, tokenizer, speculative_config=config)
     if not rates:
         return OurArm(spec.name, decoder)
     from draftproof.bench.synthetic import make_synthetic
 
     shown = ",".join(f"{rate:g}" for rate in rates)
-    return OurArm(f"{spec.name} (synthetic acceptance {shown}, lossy)", make_synthetic(decoder, rates, greedy))
+    return OurArm(
+        f"{spec.name} (synthetic acceptance {shown}, lossy)", make_synthetic(decoder, rates, greedy)
+    )

@@ -1,4 +1,5 @@
-"""From raw runs to the figures of each arm: rates, ratios paired by prompt, statistics, flags; and the JSON document."""
+"""From raw runs to the figures of each arm: rates, ratios paired by prompt, statistics, flags; and
+the JSON document."""
 
 from __future__ import annotations
 
@@ -40,13 +41,15 @@ def decode_times(runs: Sequence[Measured]) -> Times:
 
 
 def paired_ratio(plain: Times, arm: Times) -> Interval | None:
-    """plain time / arm's time: the median over prompts of the ratio of the prompt's medians, with its bootstrap interval."""
+    """plain time / arm's time: the median over prompts of the ratio of the prompt's medians, with
+    its bootstrap interval."""
     common = [prompt for prompt in plain if prompt in arm]
     return bootstrap([median(plain[p]) / median(arm[p]) for p in common]) if common else None
 
 
 def ratio_of_totals(plain: Sequence[Measured], arm: Sequence[Measured]) -> float | None:
-    """Plain seconds per token over the arm's, after the first chunk, all prompts together: long ones weigh more."""
+    """Plain seconds per token over the arm's, after the first chunk, all prompts together: long
+    ones weigh more."""
     sums = [_decode_sum(runs) for runs in (plain, arm)]
     if not all(tokens for _, tokens in sums):
         return None
@@ -65,21 +68,31 @@ def _decode_sum(runs: Sequence[Measured]) -> tuple[float, int]:
 
 
 def stats_of(arm: Arm, runs: Sequence[Measured]) -> dict[str, Any]:
-    """Counts and rates under the names of `decode/statistics.py`; an engine that tells less has fewer of them."""
+    """Counts and rates under the names of `decode/statistics.py`; an engine that tells less has
+    fewer of them."""
     rounds = [record for measured in runs for record in measured.run.rounds]
     if rounds:
         return statistics(rounds, method=arm.method, rule=arm.rule, lossless=arm.lossless).as_dict()
     counted = [measured.run for measured in runs if measured.run.num_rounds]
     tokens = sum(measured.run.num_tokens for measured in runs)
-    stats: dict[str, Any] = {"method": arm.method, "rule": arm.rule, "lossless": arm.lossless, "num_emitted_tokens": tokens}
+    stats: dict[str, Any] = {
+        "method": arm.method,
+        "rule": arm.rule,
+        "lossless": arm.lossless,
+        "num_emitted_tokens": tokens,
+    }
     if counted:
         num_rounds = sum(run.num_rounds or 0 for run in counted)
-        stats |= {"num_rounds": num_rounds, "tokens_per_round": sum(run.num_tokens for run in counted) / num_rounds}
+        stats |= {
+            "num_rounds": num_rounds,
+            "tokens_per_round": sum(run.num_tokens for run in counted) / num_rounds,
+        }
     return stats
 
 
 def milliseconds_per_round(runs: Sequence[Measured]) -> dict[str, float] | None:
-    """Mean milliseconds a round as draft, verify, rest and outside forwards; the pass that read the prompt is left out."""
+    """Mean milliseconds a round as draft, verify, rest and outside forwards; the pass that read the
+    prompt is left out."""
     known = [measured.run for measured in runs if measured.run.parts and measured.run.num_rounds]
     later = sum(_later_rounds(run.rounds, run.num_rounds or 0) for run in known)
     if not later:
@@ -101,7 +114,9 @@ def arm_summary(measurement: Measurement, arm: Arm) -> dict[str, Any]:
     firsts = [m.run.first_token_seconds for m in runs if m.run.first_token_seconds is not None]
     peaks = [m.run.peak_memory_bytes for m in runs if m.run.peak_memory_bytes is not None]
     per_token = [seconds for times in decode_times(runs).values() for seconds in times]
-    chunk_peaks = [m.run.peak_tokens_per_second for m in runs if m.run.peak_tokens_per_second is not None]
+    chunk_peaks = [
+        m.run.peak_tokens_per_second for m in runs if m.run.peak_tokens_per_second is not None
+    ]
     return {
         "name": arm.name,
         "config": arm.config if isinstance(arm, OurArm) else None,
@@ -119,7 +134,10 @@ def arm_summary(measurement: Measurement, arm: Arm) -> dict[str, Any]:
         "peak_memory_bytes": max(peaks, default=None),
         "stats": stats_of(arm, runs),
         "tasks": task_table(measurement, arm),
-        "runs": [{"prompt": m.prompt, "repeat": m.repeat, "order": m.order} | m.run.as_dict() for m in runs],
+        "runs": [
+            {"prompt": m.prompt, "repeat": m.repeat, "order": m.order} | m.run.as_dict()
+            for m in runs
+        ],
     }
 
 
@@ -150,7 +168,8 @@ def task_table(measurement: Measurement, arm: Arm) -> dict[str, dict[str, Any]]:
 
 
 def differences(measurement: Measurement, decoder: Any) -> list[dict[str, Any]]:
-    """Where an arm's tokens part from plain decoding's though they should not, with the target's top-2 gap there."""
+    """Where an arm's tokens part from plain decoding's though they should not, with the target's
+    top-2 gap there."""
     plain = {m.prompt: m.run.token_ids for m in measurement.of(PLAIN) if m.repeat == 0}
     found = []
     for arm in measurement.arms:
@@ -172,30 +191,44 @@ def flags_of(measurement: Measurement, different: Sequence[Mapping[str, Any]]) -
     """Everything doubtful about a measurement."""
     flags = load_flags(measurement.calibrations)
     lengths = {
-        arm.name: {m.prompt: m.run.num_tokens for m in measurement.of(arm.name) if m.repeat == 0} for arm in measurement.arms
+        arm.name: {m.prompt: m.run.num_tokens for m in measurement.of(arm.name) if m.repeat == 0}
+        for arm in measurement.arms
     }
     flags += length_flags(lengths)
     plain = total_times(measurement.of(PLAIN))
     for arm in measurement.arms:
-        flag = None if arm.remembers else memory_flag(arm.name, total_times(measurement.of(arm.name)), plain)
+        flag = (
+            None
+            if arm.remembers
+            else memory_flag(arm.name, total_times(measurement.of(arm.name)), plain)
+        )
         flags += [flag] if flag and arm.name != PLAIN else []
     for name in dict.fromkeys(str(d["arm"]) for d in different):
         own = [d for d in different if d["arm"] == name]
         worst = max(own, key=lambda d: (d["verdict"] != "tie", d["gap"] is None, d["gap"] or 0.0))
         kind = "near-tie" if worst["verdict"] == "tie" else "text differs"
         which = "the widest of them" if len(own) > 1 else "there"
-        message = f"{name}: text differs from plain decoding on {len(own)} prompts; {which}: {worst['why']}"
+        message = (
+            f"{name}: text differs from plain decoding on {len(own)} prompts; {which}: "
+            f"{worst['why']}"
+        )
         flags.append(Flag(kind, message, name))
     if measurement.interrupted:
         done, meant = len(measurement.of(PLAIN)), len(measurement.prompts) * measurement.repeats
         ended = measurement.ended_by
-        why = "interrupted" if isinstance(ended, KeyboardInterrupt) else f"ended early, because an arm failed ({ended})"
+        why = (
+            "interrupted"
+            if isinstance(ended, KeyboardInterrupt)
+            else f"ended early, because an arm failed ({ended})"
+        )
         ran = f"every arm ran {done} of {meant} prompts and repetitions; the rest is missing"
         flags.append(Flag("interrupted", f"{why}: {ran}"))
     return flags
 
 
-def document(measurement: Measurement, decoder: Any, provenance: Mapping[str, Any]) -> dict[str, Any]:
+def document(
+    measurement: Measurement, decoder: Any, provenance: Mapping[str, Any]
+) -> dict[str, Any]:
     """The result file: summaries, raw runs, flags and surroundings."""
     different = differences(measurement, decoder)
     return {
@@ -206,7 +239,8 @@ def document(measurement: Measurement, decoder: Any, provenance: Mapping[str, An
         "flags": [asdict(flag) for flag in flags_of(measurement, different)],
         "differences": different,
         "prompts": [
-            {"workload": p.item.workload, "where": p.item.where, "num_tokens": len(p.ids)} for p in measurement.prompts
+            {"workload": p.item.workload, "where": p.item.where, "num_tokens": len(p.ids)}
+            for p in measurement.prompts
         ],
         "params": params_as_dict(measurement.params),
         "repeats": measurement.repeats,

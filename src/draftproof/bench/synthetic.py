@@ -1,7 +1,9 @@
-"""Acceptance by chance in place of acceptance by law, while every real cost stays: to plan a draft that does not exist yet.
+"""Acceptance by chance in place of acceptance by law, while every real cost stays: to plan a draft
+that does not exist yet.
 
-The drafter drafts, the target verifies, the natural rule computes its verdict, and then coins decide how much is kept. The text
-is worthless and its law is not the target's, which is why every name here says lossy.
+The drafter drafts, the target verifies, the natural rule computes its verdict, and then coins
+decide how much is kept. The text is worthless and its law is not the target's, which is why every
+name here says lossy.
 """
 
 from __future__ import annotations
@@ -20,8 +22,8 @@ _COINS = 1 << 20
 
 
 class SyntheticRule(Rule):
-    """natural: the rule whose work is done and thrown away. rates: chance that draft i is kept once reached; the last one
-    goes on for longer drafts."""
+    """natural: the rule whose work is done and thrown away. rates: chance that draft i is kept once
+    reached; the last one goes on for longer drafts."""
 
     name = "synthetic_lossy"
     lossless = False
@@ -39,11 +41,15 @@ class SyntheticRule(Rule):
         if not draft.tokens:
             return verdict
         kept = 0
-        while kept < len(draft) and chance.bernoulli(self._rate(kept), Purpose.ACCEPT, _COINS + kept):
+        while kept < len(draft) and chance.bernoulli(
+            self._rate(kept), Purpose.ACCEPT, _COINS + kept
+        ):
             kept += 1
         if kept == len(verdict.path):
             return verdict
-        return Verdict(tuple(range(kept)), int(target_laws.draw(kept - 1 if kept else ROOT, chance)))
+        return Verdict(
+            tuple(range(kept)), int(target_laws.draw(kept - 1 if kept else ROOT, chance))
+        )
 
     def _rate(self, position: int) -> float:
         return self.rates[min(position, len(self.rates) - 1)]
@@ -54,13 +60,18 @@ def parse_rates(text: str) -> tuple[float, ...]:
     try:
         rates = tuple(float(part) for part in text.split(","))
     except ValueError:
-        raise UsageError(f"--synthetic-alpha is a rate or rates by position, as 0.8 or 0.9,0.8,0.6; got {text!r}") from None
+        raise UsageError(
+            f"--synthetic-alpha is a rate or rates by position, as 0.8 or 0.9,0.8,0.6; got {text!r}"
+        ) from None
     expected_tokens_by_position(rates)
     return rates
 
 
-def make_synthetic(decoder: SpeculativeDecoder, rates: Sequence[float], greedy: bool) -> SpeculativeDecoder:
-    """The same decoder with acceptance by chance. greedy: temperature 0, where the natural rule is `match`."""
+def make_synthetic(
+    decoder: SpeculativeDecoder, rates: Sequence[float], greedy: bool
+) -> SpeculativeDecoder:
+    """The same decoder with acceptance by chance. greedy: temperature 0, where the natural rule is
+    `match`."""
     from draftproof.core.rules import RULES
 
     if decoder.drafter is not None and decoder.drafter.trees:

@@ -29,7 +29,12 @@ SHOWN = 5
 def bench_result(document: Mapping[str, Any]) -> Result:
     """A result file as table, notes and figure."""
     return Result(
-        "bench", title_of(document), COLUMNS, [row(arm) for arm in document["arms"]], notes(document), drawer(document)
+        "bench",
+        title_of(document),
+        COLUMNS,
+        [row(arm) for arm in document["arms"]],
+        notes(document),
+        drawer(document),
     )
 
 
@@ -42,9 +47,15 @@ def sections(document: Mapping[str, Any]) -> list[Result]:
 def title_of(document: Mapping[str, Any]) -> str:
     """What was measured, in one line."""
     where, params = document["provenance"], document["params"]
-    how = "greedy" if params.get("temperature") == 0 else f"temperature {params.get('temperature', 1.0):g}"
+    how = (
+        "greedy"
+        if params.get("temperature") == 0
+        else f"temperature {params.get('temperature', 1.0):g}"
+    )
     count, repeats = len(document["prompts"]), document["repeats"]
-    target = where["target"].rsplit("/", 1)[-1] if where["target"].count("/") > 1 else where["target"]
+    target = (
+        where["target"].rsplit("/", 1)[-1] if where["target"].count("/") > 1 else where["target"]
+    )
     return f"{target} ({where['dtype']}, {where['device']}), {how}, {count} prompts x {repeats}"
 
 
@@ -64,11 +75,14 @@ def row(arm: Mapping[str, Any]) -> dict[str, Any]:
 
 def ratio_text(ratio: Mapping[str, float] | None) -> str:
     """`1.52 (1.40-1.63)`."""
-    return "" if ratio is None else f"{ratio['median']:.2f} ({ratio['low']:.2f}-{ratio['high']:.2f})"
+    return (
+        "" if ratio is None else f"{ratio['median']:.2f} ({ratio['low']:.2f}-{ratio['high']:.2f})"
+    )
 
 
 def acceptance_result(document: Mapping[str, Any]) -> Result:
-    """How long one waits, how much of the drafts was kept, position by position, and the memory held."""
+    """How long one waits, how much of the drafts was kept, position by position, and the memory
+    held."""
     rows = [_acceptance_row(arm) for arm in document["arms"]]
     columns = [
         Column("arm", "name"),
@@ -79,19 +93,27 @@ def acceptance_result(document: Mapping[str, Any]) -> Result:
         Column("peak\nMB", "memory", ".0f"),
         Column("at position 1, 2,\n... once reached", "by_position"),
     ]
-    return Result("acceptance", "Latency, acceptance and memory", columns, rows, (), lambda figure: None)
+    return Result(
+        "acceptance", "Latency, acceptance and memory", columns, rows, (), lambda figure: None
+    )
 
 
 def _acceptance_row(arm: Mapping[str, Any]) -> dict[str, Any]:
     stats, peak = arm["stats"], arm["peak_memory_bytes"]
     positions = (stats.get("acceptance_per_position") or {}).get("conditional") or ()
-    shown = [".".join(("", f"{100 * rate:02.0f}")) if rate < 0.995 else "1.0" for rate in positions if rate is not None]
+    shown = [
+        ".".join(("", f"{100 * rate:02.0f}")) if rate < 0.995 else "1.0"
+        for rate in positions
+        if rate is not None
+    ]
     drafts = stats.get("num_draft_tokens") if stats.get("method") != "none" else None
     return {
         "name": arm["name"],
         "first_ms": _milliseconds(arm["first_token_seconds"]),
         "token_ms": _milliseconds(arm["seconds_per_token"]),
-        "drafted": drafts / stats["num_rounds"] if drafts is not None and stats.get("num_rounds") else None,
+        "drafted": drafts / stats["num_rounds"]
+        if drafts is not None and stats.get("num_rounds")
+        else None,
         "rate": stats.get("draft_acceptance_rate"),
         "memory": None if peak is None else peak / 2**20,
         "by_position": " ".join(shown[:SHOWN]) + (" ..." if len(shown) > SHOWN else ""),
@@ -104,11 +126,19 @@ def _milliseconds(seconds: float | None) -> float | None:
 
 def notes(document: Mapping[str, Any]) -> list[str]:
     """What the figures say and what is doubtful about them, one sentence each."""
-    said = [f"vs plain: tokens per second, median over prompts with a {document['level']:.0%} interval from resampled prompts"]
+    said = [
+        (
+            "vs plain: tokens per second, median over prompts with a "
+            f"{document['level']:.0%} interval from resampled prompts"
+        )
+    ]
     for arm in document["arms"]:
         ratio, stats = arm["ratio_to_plain"], arm["stats"]
         if ratio and arm["largest_term"] and ratio["median"] < 1:
-            said.append(f"{arm['name']} is slower than plain decoding; the largest term of its rounds is {arm['largest_term']}")
+            said.append(
+                f"{arm['name']} is slower than plain decoding; the largest term of its "
+                f"rounds is {arm['largest_term']}"
+            )
         share = stats.get("share_of_rounds_with_draft")
         if share is not None and arm["stats"]["method"] != "none" and share < 0.9:
             rate = stats["draft_acceptance_rate"]
@@ -149,7 +179,9 @@ def drawer(document: Mapping[str, Any]) -> Any:
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
-        arms: Sequence[Mapping[str, Any]] = [arm for arm in document["arms"] if arm["ratio_to_plain"]]
+        arms: Sequence[Mapping[str, Any]] = [
+            arm for arm in document["arms"] if arm["ratio_to_plain"]
+        ]
         heighten(figure, len(arms))
         for place, arm in enumerate(reversed(arms)):
             ratio = arm["ratio_to_plain"]

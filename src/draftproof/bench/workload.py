@@ -1,9 +1,10 @@
-"""The prompts of a run, each with the workload it belongs to: from a file, from Spec-Bench's questions, or the built-in set.
+"""The prompts of a run, each with the workload it belongs to: from a file, from Spec-Bench's
+questions, or the built-in set.
 
-A file is plain text (prompts separated by a line of `---`; without one, the whole file is one prompt) or JSON lines. A line
-holds `prompt` (text), `messages` (a chat) or Spec-Bench's `turns` (the first is the prompt; `turns.py` asks the others), with
-`category` or `source` as the workload and, for planning, an `answer`. What is wrong is told in one sentence with the number of
-the line.
+A file is plain text (prompts separated by a line of `---`; without one, the whole file is one
+prompt) or JSON lines. A line holds `prompt` (text), `messages` (a chat) or Spec-Bench's `turns`
+(the first is the prompt; `turns.py` asks the others), with `category` or `source` as the workload
+and, for planning, an `answer`. What is wrong is told in one sentence with the number of the line.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ SEPARATOR = "---"
 
 @dataclass(frozen=True)
 class Item:
-    """One prompt. workload: its kind, for tables. where: file and line, for messages. answer: a text to plan on, if given.
-    later: what the user says in the turns that follow. chat: the fields of `TemplateOptions` it sets."""
+    """One prompt. workload: its kind, for tables. where: file and line, for messages. answer: a
+    text to plan on, if given. later: what the user says in the turns that follow. chat: the fields
+    of `TemplateOptions` it sets."""
 
     prompt: Prompt
     workload: str
@@ -49,7 +51,9 @@ def builtin_items(workloads: Sequence[str] = ()) -> list[Item]:
     """The built-in prompts of these workloads (all if none is named)."""
     unknown = [name for name in workloads if name not in BUILTIN]
     if unknown:
-        raise UsageError(f"there is no built-in workload {unknown[0]!r}; allowed: {', '.join(BUILTIN)}")
+        raise UsageError(
+            f"there is no built-in workload {unknown[0]!r}; allowed: {', '.join(BUILTIN)}"
+        )
     return [
         Item([{"role": "user", "content": text}], name, f"built-in {name} prompt {number}")
         for name, texts in BUILTIN.items()
@@ -59,13 +63,18 @@ def builtin_items(workloads: Sequence[str] = ()) -> list[Item]:
 
 
 def read_items(path: str | Path) -> list[Item]:
-    """The prompts of a file. UsageError: not readable, empty, not JSON where JSON began, a line without a prompt."""
+    """The prompts of a file. UsageError: not readable, empty, not JSON where JSON began, a line
+    without a prompt."""
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from error
+        raise UsageError(
+            f"{path} is not UTF-8 text: {error.reason} at byte {error.start}"
+        ) from error
     except OSError as error:
-        raise UsageError(f"the prompt file {path} cannot be read: {error.strerror or error}") from error
+        raise UsageError(
+            f"the prompt file {path} cannot be read: {error.strerror or error}"
+        ) from error
     if not text.strip():
         raise UsageError(f"{path} is empty; give at least one prompt")
     if Path(path).suffix in (".jsonl", ".json") or text.lstrip().startswith("{"):
@@ -73,8 +82,11 @@ def read_items(path: str | Path) -> list[Item]:
     return _text_items(str(path), text)
 
 
-def choose(items: Sequence[Item], per_workload: int | None, workloads: Sequence[str] = ()) -> list[Item]:
-    """The items of these workloads (all if none is named), the first `per_workload` of each; UsageError for unknown ones."""
+def choose(
+    items: Sequence[Item], per_workload: int | None, workloads: Sequence[str] = ()
+) -> list[Item]:
+    """The items of these workloads (all if none is named), the first `per_workload` of each;
+    UsageError for unknown ones."""
     known = list(dict.fromkeys(item.workload for item in items))
     for name in workloads:
         if name not in known:
@@ -90,14 +102,21 @@ def choose(items: Sequence[Item], per_workload: int | None, workloads: Sequence[
     return chosen
 
 
-def encode(items: Sequence[Item], tokenizer: Any, vocab_size: int, max_length: int | None, max_tokens: int) -> list[Encoded]:
+def encode(
+    items: Sequence[Item], tokenizer: Any, vocab_size: int, max_length: int | None, max_tokens: int
+) -> list[Encoded]:
     """Token ids of every item; a chat without a template is read as the text of its last message.
 
-    UsageError, with the line, for a prompt that leaves no room for `max_tokens` in a context of `max_length`."""
+    UsageError, with the line, for a prompt that leaves no room for `max_tokens` in a context of
+    `max_length`."""
     encoded = []
     for item in items:
         prompt: Any = item.prompt
-        if not isinstance(prompt, str) and _is_chat(prompt) and not getattr(tokenizer, "chat_template", None):
+        if (
+            not isinstance(prompt, str)
+            and _is_chat(prompt)
+            and not getattr(tokenizer, "chat_template", None)
+        ):
             prompt = str(prompt[-1].get("content") or "")
         try:
             ids = prompt_ids(prompt, tokenizer, vocab_size, TemplateOptions.of(item.chat))
@@ -105,7 +124,8 @@ def encode(items: Sequence[Item], tokenizer: Any, vocab_size: int, max_length: i
             raise UsageError(f"{item.where}: {error}") from error
         if max_length is not None and len(ids) + max_tokens > max_length:
             raise UsageError(
-                f"{item.where}: the prompt has {len(ids)} tokens and {max_tokens} are to follow; the context holds {max_length}"
+                f"{item.where}: the prompt has {len(ids)} tokens and {max_tokens} are to "
+                f"follow; the context holds {max_length}"
             )
         answer = tokenizer.encode(item.answer, add_special_tokens=False) if item.answer else ()
         encoded.append(Encoded(item, ids, tuple(answer)[:max_tokens]))
@@ -123,7 +143,9 @@ def _text_items(path: str, text: str) -> list[Item]:
             continue
         block = "\n".join(lines[start - 1 : number - 1]).strip("\n")
         if block.strip():
-            items.append(Item([{"role": "user", "content": block}], Path(path).stem, f"{path} line {start}"))
+            items.append(
+                Item([{"role": "user", "content": block}], Path(path).stem, f"{path} line {start}")
+            )
         start = number + 1
     if not items:
         raise UsageError(f"{path} holds no prompt between its lines of {SEPARATOR}")
@@ -139,15 +161,33 @@ def _json_items(path: str, text: str) -> list[Item]:
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise UsageError(f"{where} is not JSON ({error}); every line must be one JSON object") from error
+            raise UsageError(
+                f"{where} is not JSON ({error}); every line must be one JSON object"
+            ) from error
         if not isinstance(record, Mapping):
-            raise UsageError(f"{where} is a {type(record).__name__}; every line must be one JSON object")
-        workload = record.get("category") or record.get("workload") or record.get("source") or Path(path).stem
+            raise UsageError(
+                f"{where} is a {type(record).__name__}; every line must be one JSON object"
+            )
+        workload = (
+            record.get("category")
+            or record.get("workload")
+            or record.get("source")
+            or Path(path).stem
+        )
         answer = record.get("answer")
         if answer is not None and not isinstance(answer, str):
             raise UsageError(f"{where}: 'answer' must be text")
         chat = {name: record[name] for name in OPTION_NAMES if name in record}
-        items.append(Item(_prompt(record, where), str(workload), where, answer, _later_turns(record, where), chat))
+        items.append(
+            Item(
+                _prompt(record, where),
+                str(workload),
+                where,
+                answer,
+                _later_turns(record, where),
+                chat,
+            )
+        )
     return items
 
 
@@ -164,7 +204,9 @@ def _prompt(record: Mapping[str, Any], where: str) -> Prompt:
     text = turns[0] if isinstance(turns, list) and turns else record.get("prompt")
     if not isinstance(text, str) or not text.strip():
         keys = ", ".join(sorted(record)) or "none"
-        raise UsageError(f"{where} has no text under 'prompt', 'messages' or 'turns'; its keys: {keys}")
+        raise UsageError(
+            f"{where} has no text under 'prompt', 'messages' or 'turns'; its keys: {keys}"
+        )
     return [{"role": "user", "content": text}]
 
 

@@ -1,7 +1,8 @@
-"""`draftproof audit`: is a decoder exact? One flag chooses how to find out; each way has a module of its own.
+"""`draftproof audit`: is a decoder exact? One flag chooses how to find out; each way has a module
+of its own.
 
-A way says which flags it reads. A flag that the chosen way does not read is refused, so none is dropped in silence.
-"""
+A way says which flags it reads. A flag that the chosen way does not read is refused, so none is
+dropped in silence."""
 
 from __future__ import annotations
 
@@ -19,16 +20,30 @@ from draftproof.cli.machine_flags import Device, Dtype, RemoteCode, Threads
 from draftproof.errors import UsageError
 
 MODELS = frozenset({"target", "dtype", "device", "threads", "trust_remote_code"})
-DRAFTING = frozenset({"draft", "method", "num_speculative_tokens", "speculative_config", "rule", "tree"})
-SAMPLING = frozenset({*options.LAW_FLAGS, "max_tokens", "seed", "prompts", "workload", "per_workload"})
+DRAFTING = frozenset(
+    {"draft", "method", "num_speculative_tokens", "speculative_config", "rule", "tree"}
+)
+SAMPLING = frozenset(
+    {*options.LAW_FLAGS, "max_tokens", "seed", "prompts", "workload", "per_workload"}
+)
 
-BLACK_BOX = ("url", "served_model", "control", "without_copy", "num_texts", "size", "until_sure", "out", "html")
+BLACK_BOX = (
+    "url",
+    "served_model",
+    "control",
+    "without_copy",
+    "num_texts",
+    "size",
+    "until_sure",
+    "out",
+    "html",
+)
 
 
 @dataclass(frozen=True)
 class Way:
-    """module: whose `run(flags)` finds out and returns the exit code. help: for the refusals. reads: the flags it reads beside
-    its own and --json."""
+    """module: whose `run(flags)` finds out and returns the exit code. help: for the refusals.
+    reads: the flags it reads beside its own and --json."""
 
     module: str
     help: str
@@ -53,11 +68,16 @@ WAYS: Mapping[str, Way] = {
     ),
     "black_box": Way(
         "draftproof.cli.audit_black_box",
-        "--black-box scores the texts of a server (--url) or a function by a local copy of the target",
+        (
+            "--black-box scores the texts of a server (--url) or a function by a local copy "
+            "of the target"
+        ),
         MODELS | SAMPLING | {"subject", "draft", "level", *BLACK_BOX},
     ),
     "self_test": Way(
-        "draftproof.cli.audit_self_test", "--self-test tries the black box on engines that are known", frozenset()
+        "draftproof.cli.audit_self_test",
+        "--self-test tries the black box on engines that are known",
+        frozenset(),
     ),
 }
 """The flag that chooses a way -> the way."""
@@ -68,7 +88,8 @@ Subject = Annotated[
     str | None,
     typer.Argument(
         metavar="[MODULE:NAME]",
-        help="With --exact: a rule, a drafter or a step function of yours; nothing proves draftproof's own rules. "
+        help="With --exact: a rule, a drafter or a step function of yours; nothing proves "
+        "draftproof's own rules. "
         "With --black-box: a function (prompt ids, seed) -> ids.",
         show_default=False,
     ),
@@ -78,42 +99,88 @@ Exact = Annotated[
     typer.Option(
         "--exact",
         metavar="",
-        help="Prove it: sum over every outcome of the decode loop on small tables; no model is loaded.",
+        help=(
+            "Prove it: sum over every outcome of the decode loop on small tables; no model "
+            "is loaded."
+        ),
     ),
 ]
 WhiteBox = Annotated[
-    bool, typer.Option("--white-box", metavar="", help="Test the drafts, acceptances and replacements of an engine's rounds.")
+    bool,
+    typer.Option(
+        "--white-box",
+        metavar="",
+        help="Test the drafts, acceptances and replacements of an engine's rounds.",
+    ),
 ]
 Greedy = Annotated[
-    bool, typer.Option("--greedy", metavar="", help="Where a greedy text differs from plain decoding's: a tie, or a fault?")
+    bool,
+    typer.Option(
+        "--greedy",
+        metavar="",
+        help="Where a greedy text differs from plain decoding's: a tie, or a fault?",
+    ),
 ]
 BlackBox = Annotated[
-    bool, typer.Option("--black-box", metavar="", help="Test the texts that a server, or a function of yours, gives back.")
+    bool,
+    typer.Option(
+        "--black-box",
+        metavar="",
+        help="Test the texts that a server, or a function of yours, gives back.",
+    ),
 ]
 SelfTest = Annotated[
-    bool, typer.Option("--self-test", metavar="", help="Try the black box on engines known to be exact or faulty; a minute.")
+    bool,
+    typer.Option(
+        "--self-test",
+        metavar="",
+        help="Try the black box on engines known to be exact or faulty; a minute.",
+    ),
 ]
 Url = Annotated[
     str | None,
-    typer.Option("--url", metavar="URL", help="With --black-box: an OpenAI-compatible server, as http://127.0.0.1:8000."),
+    typer.Option(
+        "--url",
+        metavar="URL",
+        help="With --black-box: an OpenAI-compatible server, as http://127.0.0.1:8000.",
+    ),
 ]
 ServedModel = Annotated[
-    str | None, typer.Option("--served-model", metavar="NAME", help="The model's name there. Default: the first it lists.")
+    str | None,
+    typer.Option(
+        "--served-model",
+        metavar="NAME",
+        help="The model's name there. Default: the first it lists.",
+    ),
 ]
 Control = Annotated[
     str | None,
     typer.Option(
         "--control",
         metavar="PLACE",
-        help="The same engine without speculation, a URL or module:function: what rounding alone does.",
+        help=(
+            "The same engine without speculation, a URL or module:function: what rounding "
+            "alone does."
+        ),
     ),
 ]
 WithoutCopy = Annotated[
     bool,
-    typer.Option("--without-copy", metavar="", help="Load no target: compare the texts with those of --control, as strings."),
+    typer.Option(
+        "--without-copy",
+        metavar="",
+        help="Load no target: compare the texts with those of --control, as strings.",
+    ),
 ]
 NumTexts = Annotated[
-    int | None, typer.Option("--num-texts", metavar="N", min=1, help="Texts of each engine. Default: 64.", show_default=False)
+    int | None,
+    typer.Option(
+        "--num-texts",
+        metavar="N",
+        min=1,
+        help="Texts of each engine. Default: 64.",
+        show_default=False,
+    ),
 ]
 Size = Annotated[
     float | None,
@@ -122,33 +189,58 @@ Size = Annotated[
         metavar="TV",
         min=1e-4,
         max=1.0,
-        help="The bias a token, in total variation, that must be seen for the verdict exact. Default: 0.05.",
+        help=(
+            "The bias a token, in total variation, that must be seen for the verdict exact. "
+            "Default: 0.05."
+        ),
         show_default=False,
     ),
 ]
 UntilSure = Annotated[
-    bool, typer.Option("--until-sure", metavar="", help="Go on until it is sure that the engine is not exact, or Ctrl-C.")
+    bool,
+    typer.Option(
+        "--until-sure",
+        metavar="",
+        help="Go on until it is sure that the engine is not exact, or Ctrl-C.",
+    ),
 ]
 OutFolder = Annotated[
     Path | None,
-    typer.Option("--out", metavar="FOLDER", help="Keep the texts there, and the report; the same command goes on with them."),
+    typer.Option(
+        "--out",
+        metavar="FOLDER",
+        help="Keep the texts there, and the report; the same command goes on with them.",
+    ),
 ]
 Full = Annotated[
     bool,
     typer.Option(
         "--full",
         metavar="",
-        help="With --exact: every combination of rule, drafter and parameters, not only every pair of them; takes hours.",
+        help=(
+            "With --exact: every combination of rule, drafter and parameters, not only every "
+            "pair of them; takes hours."
+        ),
     ),
 ]
-Workers = Annotated[int, typer.Option("--workers", min=1, help="With --exact: how many processes work side by side.")]
+Workers = Annotated[
+    int,
+    typer.Option("--workers", min=1, help="With --exact: how many processes work side by side."),
+]
 Engine = Annotated[
-    str | None, typer.Option("--engine", metavar="NAME", help="What is audited: ours or transformers. Default: ours.")
+    str | None,
+    typer.Option(
+        "--engine", metavar="NAME", help="What is audited: ours or transformers. Default: ours."
+    ),
 ]
 Level = Annotated[
     float,
     typer.Option(
-        "--level", metavar="P", min=1e-12, max=0.5, help="The chance, at most, that an exact engine is called not exact."
+        "--level",
+        metavar="P",
+        min=1e-12,
+        max=0.5,
+        help="The chance, at most, that an exact engine is called not exact.",
     ),
 ]
 
@@ -192,11 +284,19 @@ def audit(
     per_workload: options.PerWorkload = None,
     max_tokens: Annotated[
         int | None,
-        typer.Option("--max-tokens", metavar="N", min=2, help="Tokens of each audited text. Default: 64.", show_default=False),
+        typer.Option(
+            "--max-tokens",
+            metavar="N",
+            min=2,
+            help="Tokens of each audited text. Default: 64.",
+            show_default=False,
+        ),
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option("--seed", metavar="N", help="Seed of the audited texts. Default: 0.", show_default=False),
+        typer.Option(
+            "--seed", metavar="N", help="Seed of the audited texts. Default: 0.", show_default=False
+        ),
     ] = None,
     dtype: Dtype = "auto",
     device: Device = "auto",
@@ -205,7 +305,8 @@ def audit(
     as_json: options.Json = False,
     **_: Any,
 ) -> None:
-    """Find out whether a decoder's output law is exactly its target's; exit code 1 when it is not."""
+    """Find out whether a decoder's output law is exactly its target's; exit code 1 when it is
+    not."""
     way = chosen(context.params)
     check_read(way, context)
     raise typer.Exit(import_module(WAYS[way].module).run(dict(context.params)))
@@ -217,7 +318,10 @@ def chosen(flags: Mapping[str, Any]) -> str:
     if not named:
         raise UsageError(f"say how to audit: {'; '.join(way.help for way in WAYS.values())}")
     if len(named) > 1:
-        raise UsageError(f"{' and '.join(map(options.spelled, named))} are different audits: leave all but one of them out")
+        raise UsageError(
+            f"{' and '.join(map(options.spelled, named))} are different audits: leave "
+            "all but one of them out"
+        )
     return named[0]
 
 
@@ -228,7 +332,9 @@ def check_read(way: str, context: typer.Context) -> None:
         source = context.get_parameter_source(name)
         if name not in read and source is not None and source.name == "COMMANDLINE":
             what = repr(context.params[name]) if name == "subject" else _flag(name)
-            raise UsageError(f"{what} does nothing with {options.spelled(way)}: leave one of them out")
+            raise UsageError(
+                f"{what} does nothing with {options.spelled(way)}: leave one of them out"
+            )
 
 
 def _flag(name: str) -> str:

@@ -1,4 +1,5 @@
-"""`draftproof audit --black-box`: the texts of a server, or of a function, against the law of a local copy of its target."""
+"""`draftproof audit --black-box`: the texts of a server, or of a function, against the law of a
+local copy of its target."""
 
 from __future__ import annotations
 
@@ -39,13 +40,17 @@ def run(flags: Mapping[str, Any]) -> int:
     given = options.sampling_overrides(whole, DEFAULT_TOKENS)
     params = SamplingParams.from_dict({"seed": 0, "ignore_eos": True, "temperature": 1.0} | given)
     if params.temperature == 0:
-        raise UsageError("at temperature 0 every law is one token: a black box has nothing to test; use --greedy")
+        raise UsageError(
+            "at temperature 0 every law is one token: a black box has nothing to test; use --greedy"
+        )
     plan = _plan(flags, params)
     prompts, copy, tokenizer = _texts(flags, params)
     engine = _engine(flags["url"] or flags["subject"], flags, tokenizer)
     control = None if flags["control"] is None else _engine(flags["control"], flags, tokenizer)
     with telling() as tell:
-        found = audit_black_box(engine, prompts, params, copy=copy, control=control, plan=plan, tell=tell)
+        found = audit_black_box(
+            engine, prompts, params, copy=copy, control=control, plan=plan, tell=tell
+        )
     print_result(report.result_of(found))
     command = report.as_arguments(["draftproof", *sys.argv[1:]])
     _keep(found, command, flags["out"])
@@ -59,17 +64,29 @@ def run(flags: Mapping[str, Any]) -> int:
 def _check(flags: Mapping[str, Any]) -> None:
     """UsageError for what contradicts itself, before anything is loaded."""
     if (flags["url"] is None) == (flags["subject"] is None):
-        raise UsageError("--black-box audits one engine: --url with a server's address, or module:function of yours")
+        raise UsageError(
+            "--black-box audits one engine: --url with a server's address, or "
+            "module:function of yours"
+        )
     if flags["without_copy"]:
         if flags["control"] is None:
-            raise UsageError("--without-copy compares texts with those of --control: name the engine without speculation")
+            raise UsageError(
+                "--without-copy compares texts with those of --control: name the engine "
+                "without speculation"
+            )
         if flags["url"] is None:
             raise UsageError("--without-copy compares the texts of servers as strings: give --url")
         for name in ("target", "draft"):
             if flags[name] is not None:
-                raise UsageError(f"--{name} would be a local copy, and --without-copy asks for none: leave one of them out")
+                raise UsageError(
+                    f"--{name} would be a local copy, and --without-copy asks for none: "
+                    "leave one of them out"
+                )
     if flags["until_sure"] and flags["num_texts"] is not None:
-        raise UsageError("--until-sure goes on until it is sure, and --num-texts says when to stop: leave one of them out")
+        raise UsageError(
+            "--until-sure goes on until it is sure, and --num-texts says when to stop: "
+            "leave one of them out"
+        )
 
 
 def _plan(flags: Mapping[str, Any], params: Any) -> Plan:
@@ -77,9 +94,23 @@ def _plan(flags: Mapping[str, Any], params: Any) -> Plan:
     from draftproof.audit.black_box.samples import Folder
 
     texts, wanted = flags["num_texts"] or DEFAULT_TEXTS, flags["size"] or DEFAULT_SIZE
-    asked = {name: flags[name] for name in ("url", "subject", "control", "target", "served_model", "workload", "per_workload")}
+    asked = {
+        name: flags[name]
+        for name in (
+            "url",
+            "subject",
+            "control",
+            "target",
+            "served_model",
+            "workload",
+            "per_workload",
+        )
+    }
     asked["prompts"] = None if flags["prompts"] is None else str(flags["prompts"])
-    asked |= {"params": repr(params), "texts_of_control": texts if flags["control"] is not None else None}
+    asked |= {
+        "params": repr(params),
+        "texts_of_control": texts if flags["control"] is not None else None,
+    }
     folder = None if flags["out"] is None else Folder(flags["out"], asked)
     return Plan(texts, flags["level"], wanted, flags["until_sure"], folder)
 
@@ -97,7 +128,9 @@ def _texts(flags: Mapping[str, Any], params: Any) -> tuple[list[Ids], LocalCopy 
         return [tuple(Characters().encode(_plain_text(item))) for item in items], None, Characters()
     target, drafts = load_target({**flags, "engine": "torch", "quantize": None})
     draft = None if flags["draft"] is None else drafts(flags["draft"])
-    prompts = encode(items, target.tokenizer, target.vocab_size, target.max_length, params.max_tokens)
+    prompts = encode(
+        items, target.tokenizer, target.vocab_size, target.max_length, params.max_tokens
+    )
     return [tuple(one.ids) for one in prompts], LocalCopy(target, params, draft), target.tokenizer
 
 
@@ -108,7 +141,8 @@ def _plain_text(item: Any) -> str:
         prompt = prompt[0]["content"]
     if not isinstance(prompt, str):
         raise UsageError(
-            f"{item.where} is a chat, and without a local copy there is no template for it: give --prompts of text"
+            f"{item.where} is a chat, and without a local copy there is no template for "
+            "it: give --prompts of text"
         )
     return prompt
 
@@ -125,7 +159,9 @@ def _engine(place: str, flags: Mapping[str, Any], tokenizer: Any) -> TextEngine:
 
 def _is_function(place: str) -> bool:
     module, colon, name = place.partition(":")
-    return bool(colon) and all(part.isidentifier() for part in (*module.split("."), *name.split(".")))
+    return bool(colon) and all(
+        part.isidentifier() for part in (*module.split("."), *name.split("."))
+    )
 
 
 def _keep(found: BlackBox, command: str, folder: Path | None) -> None:

@@ -21,11 +21,16 @@ def run(flags: Mapping[str, Any]) -> int:
     from draftproof.report.tables import json_line
 
     if flags["temperature"] == 0:
-        raise UsageError("at temperature 0 nothing is drawn, so there are no laws to test; audit greedy text with --greedy")
+        raise UsageError(
+            "at temperature 0 nothing is drawn, so there are no laws to test; audit "
+            "greedy text with --greedy"
+        )
     loaded = load(flags, temperature=1.0)
     engine, target = engine_of(loaded), loaded.decoder.target
     with telling() as tell:
-        found = audit_white_box(engine, target, loaded.prompts, loaded.params, level=flags["level"], tell=tell)
+        found = audit_white_box(
+            engine, target, loaded.prompts, loaded.params, level=flags["level"], tell=tell
+        )
     _print(found)
     if flags["as_json"]:
         print(json_line(found.document()))
@@ -48,15 +53,28 @@ def _print(found: WhiteBox) -> None:
     from rich.table import Table
 
     console, battery = Console(highlight=False), found.reading.battery
-    title = f"{found.engine}: {battery.num_tokens} tokens of {battery.num_rounds} rounds, as rule {found.reading.rule!r}"
+    title = (
+        f"{found.engine}: {battery.num_tokens} tokens of {battery.num_rounds} rounds, as "
+        f"rule {found.reading.rule!r}"
+    )
     table = Table(title=title)
     for name in ("test", "events", "statistic", "p-value", "effect", "95% interval"):
         table.add_column(name, justify="left" if name == "test" else "right")
     for row in found.verdict.findings:
         interval = f"{row.interval[0]:.4f} to {row.interval[1]:.4f}"
-        table.add_row(row.test, str(row.n), f"{row.statistic:.2f}", f"{row.chance:.2g}", f"{row.effect:.4f}", interval)
+        table.add_row(
+            row.test,
+            str(row.n),
+            f"{row.statistic:.2f}",
+            f"{row.chance:.2g}",
+            f"{row.effect:.4f}",
+            interval,
+        )
     console.print(table)
-    console.print(f"Rounding moves the target's log-probabilities by {found.rounding:.1e} nats; the tests allow for it.")
+    console.print(
+        f"Rounding moves the target's log-probabilities by {found.rounding:.1e} nats; "
+        "the tests allow for it."
+    )
     for note in found.notes:
         console.print(f"Note: {note}.")
     console.print(found.verdict.sentence(), soft_wrap=True)

@@ -1,4 +1,5 @@
-"""`draftproof audit --exact`: the proof of draftproof's own rules, or of a rule, drafter or step function that is named."""
+"""`draftproof audit --exact`: the proof of draftproof's own rules, or of a rule, drafter or step
+function that is named."""
 
 from __future__ import annotations
 
@@ -29,7 +30,10 @@ def _run_subject(flags: Mapping[str, Any]) -> int:
 
     for name in ("rule", "full"):
         if flags[name]:
-            raise UsageError(f"--{name} chooses among draftproof's own cells, and {flags['subject']} has its own: leave it out")
+            raise UsageError(
+                f"--{name} chooses among draftproof's own cells, and {flags['subject']} "
+                "has its own: leave it out"
+            )
     with telling() as tell:
         found = prove_subject(subject_named(flags["subject"]), tell)
     _print_subject(found)
@@ -43,9 +47,16 @@ def _print_subject(found: Proven) -> None:
     from rich.table import Table
 
     console = Console(highlight=False)
-    table = Table(title=f"{found.subject.name}, a {found.subject.kind}: law of the whole decode loop, against the target's")
+    table = Table(
+        title=(
+            f"{found.subject.name}, a {found.subject.kind}: law of the whole decode loop, "
+            "against the target's"
+        )
+    )
     for title in ("models", "drafts", "rule", "most drafted", "tokens/round", "TV"):
-        table.add_column(title, justify="left" if title in ("models", "drafts", "rule") else "right")
+        table.add_column(
+            title, justify="left" if title in ("models", "drafts", "rule") else "right"
+        )
     for cell in sorted(found.cells, key=lambda one: -one.tv)[:ROWS]:
         named = cell.models, cell.draft or "its own", cell.rule or "its own"
         table.add_row(*named, str(cell.k), f"{cell.tokens_per_round:.3f}", f"{cell.tv:.1e}")
@@ -56,19 +67,31 @@ def _print_subject(found: Proven) -> None:
     if document["first_wrong"] is not None:
         _print_wrong(console, document["first_wrong"])
     if any(cell.key_repeated for cell in found.cells):
-        console.print("Two draws on one path ask for the same key of chance, so they are not independent.")
-    console.print(f"{document['verdict']}: largest total variation {document['max_tv']:.1e} over {document['cases']} cells")
+        console.print(
+            "Two draws on one path ask for the same key of chance, so they are not independent."
+        )
+    console.print(
+        f"{document['verdict']}: largest total variation {document['max_tv']:.1e} over "
+        f"{document['cases']} cells"
+    )
 
 
 def _print_wrong(console: Any, wrong: Mapping[str, Any]) -> None:
     """The first context at which the law is wrong, and how chance leads there."""
-    prompt, emitted = wrong["context"][: wrong["num_prompt_tokens"]], wrong["context"][wrong["num_prompt_tokens"] :]
+    prompt = wrong["context"][: wrong["num_prompt_tokens"]]
+    emitted = wrong["context"][wrong["num_prompt_tokens"] :]
     after = f"the prompt {prompt}" + (f" and the tokens {emitted}" if emitted else "")
-    console.print(f"It first goes wrong after {after} (models {wrong['models']!r}, drafts of at most {wrong['k']}):")
+    console.print(
+        f"It first goes wrong after {after} (models {wrong['models']!r}, drafts of at "
+        f"most {wrong['k']}):"
+    )
     for token in dict.fromkeys((*wrong["target_law"], *wrong["loop_law"])):
         right, ours = (wrong[law].get(token, 0.0) for law in ("target_law", "loop_law"))
         console.print(f"  token {token}: the target gives {right:.6f}, the loop {ours:.6f}")
-    console.print(f"Ways of chance to token {'(end)' if wrong['token'] is None else wrong['token']}, which comes too often:")
+    console.print(
+        "Ways of chance to token "
+        f"{'(end)' if wrong['token'] is None else wrong['token']}, which comes too often:"
+    )
     for way in wrong["ways"]:
         steps = ", then ".join(choice["said"] for choice in way["choices"]) or "always"
         console.print(f"  {way['probability']:.6f}: {steps}", markup=False)
@@ -107,16 +130,29 @@ def _print(found: Audit, report: dict[str, Any]) -> None:
     for name in dict.fromkeys(p.case.rule for p in proofs):
         of_rule = [p for p in proofs if p.case.rule == name]
         worst_tv, worst_length = max(p.tv for p in of_rule), max(p.length_error for p in of_rule)
-        table.add_row(name, str(len(of_rule)), str(sum(p.rounds for p in of_rule)), f"{worst_tv:.1e}", f"{worst_length:.1e}")
+        table.add_row(
+            name,
+            str(len(of_rule)),
+            str(sum(p.rounds for p in of_rule)),
+            f"{worst_tv:.1e}",
+            f"{worst_length:.1e}",
+        )
     console.print(table)
-    most = Table(title="Accepted at one position of the toys (mean), and the most any rule could make of the same drafts")
+    most = Table(
+        title=(
+            "Accepted at one position of the toys (mean), and the most any rule could make "
+            "of the same drafts"
+        )
+    )
     most.add_column("rule")
     most.add_column("drafts")
     for title in ("accepted", "ceiling"):
         most.add_column(title, justify="right")
     for row in found.ceilings:
         kind = row.selection.replace("_", " ")
-        most.add_row(row.rule, f"{row.num_drafts} {kind}", f"{row.accepted:.3f}", f"{row.ceiling:.3f}")
+        most.add_row(
+            row.rule, f"{row.num_drafts} {kind}", f"{row.accepted:.3f}", f"{row.ceiling:.3f}"
+        )
     console.print(most)
     faults = Table(title="Planted faults")
     faults.add_column("fault")
@@ -129,5 +165,6 @@ def _print(found: Audit, report: dict[str, Any]) -> None:
     for cell in report["failed"]:
         console.print(f"[red]not exact[/red]: {cell}")
     console.print(
-        f"{report['verdict']}: {report['cases']} cells, {report['mutants_caught']} of {report['mutants']} faults caught"
+        f"{report['verdict']}: {report['cases']} cells, {report['mutants_caught']} of "
+        f"{report['mutants']} faults caught"
     )

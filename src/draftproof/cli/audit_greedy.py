@@ -19,7 +19,9 @@ def run(flags: Mapping[str, Any]) -> int:
     loaded = load(flags, temperature=0.0)
     name, plain, drafted = writers(loaded)
     with telling() as tell:
-        found = audit_greedy(name, plain, drafted, loaded.decoder, loaded.prompts, loaded.params, tell)
+        found = audit_greedy(
+            name, plain, drafted, loaded.decoder, loaded.prompts, loaded.params, tell
+        )
     _print(found, loaded.decoder.tokenizer)
     if flags["as_json"]:
         print(json_line(found.document()))
@@ -27,7 +29,10 @@ def run(flags: Mapping[str, Any]) -> int:
 
 
 def _print(found: GreedyAudit, tokenizer: Any) -> None:
-    for title, texts in (("plain against plain", found.control), (f"plain against {found.engine}", found.texts)):
+    for title, texts in (
+        ("plain against plain", found.control),
+        (f"plain against {found.engine}", found.texts),
+    ):
         same = sum(text.difference is None for text in texts)
         print(f"{title}: {same} of {len(texts)} texts are the same")
         for text in texts:
@@ -40,7 +45,10 @@ def _print(found: GreedyAudit, tokenizer: Any) -> None:
 def _print_difference(text: Comparison, tokenizer: Any) -> None:
     found = text.difference
     assert found is not None
-    print(f"  prompt {text.prompt}, token {found.position}: the target's best two are {found.top2_gap:.3g} nats apart there.")
+    print(
+        f"  prompt {text.prompt}, token {found.position}: the target's best two are "
+        f"{found.top2_gap:.3g} nats apart there."
+    )
     print(f"    {found.why}")
     for title, tokens in (("plain", text.one), ("other", text.other)):
         print(f"    {title}: {_shown(tokens, tokenizer)}")

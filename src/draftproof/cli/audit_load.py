@@ -1,4 +1,5 @@
-"""What the audits of engines load: target, drafter, prompts, parameters; and the two engines there are."""
+"""What the audits of engines load: target, drafter, prompts, parameters; and the two engines there
+are."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ IGNORED_BY_TRANSFORMERS = ("rule", "tree", "speculative_config")
 
 @dataclass(frozen=True)
 class Loaded:
-    """decoder: of ours, whose target the auditor reads. engine: its name here. draft: the loaded draft model, if any. length:
-    drafts a round, for transformers."""
+    """decoder: of ours, whose target the auditor reads. engine: its name here. draft: the loaded
+    draft model, if any. length: drafts a round, for transformers."""
 
     engine: str
     decoder: SpeculativeDecoder
@@ -49,16 +50,26 @@ def load(flags: Mapping[str, Any], **sampling: Any) -> Loaded:
     flags |= {"engine": "auto" if engine == "ours" else "torch", "quantize": None, "lossless": True}
     given = options.sampling_overrides(flags, DEFAULT_TOKENS)
     params = SamplingParams.from_dict({"seed": 0, "ignore_eos": True} | sampling | given)
-    mapping = _for_transformers(flags) if engine == "transformers" else options.speculative_config(flags)
+    mapping = (
+        _for_transformers(flags) if engine == "transformers" else options.speculative_config(flags)
+    )
     if mapping.get("method") == "none":
-        raise UsageError("--method none drafts nothing, so there is nothing to audit; name a method that drafts")
+        raise UsageError(
+            "--method none drafts nothing, so there is nothing to audit; name a method that drafts"
+        )
     config = SpeculativeConfig.from_dict(mapping)
     items = items_of(flags)
     target, drafts = load_target(flags, [config])
     named = config.draft_model
-    draft = None if named is None or named.model is None else drafts(named.model, named.revision, named.quantization)
+    draft = (
+        None
+        if named is None or named.model is None
+        else drafts(named.model, named.revision, named.quantization)
+    )
     assert params.max_tokens is not None
-    prompts = encode(items, target.tokenizer, target.vocab_size, target.max_length, params.max_tokens)
+    prompts = encode(
+        items, target.tokenizer, target.vocab_size, target.max_length, params.max_tokens
+    )
     decoder = SpeculativeDecoder(draft, target, target.tokenizer, speculative_config=config)
     ids = [tuple(prompt.ids) for prompt in prompts]
     return Loaded(engine, decoder, draft, config.num_speculative_tokens, ids, params)
@@ -68,24 +79,39 @@ def _for_transformers(flags: Mapping[str, Any]) -> dict[str, Any]:
     """The drafting that transformers is to do, as a configuration of ours."""
     for name in IGNORED_BY_TRANSFORMERS:
         if flags[name] is not None:
-            raise UsageError(f"{options.spelled(name)} is draftproof's own, and transformers does not read it: leave it out")
+            raise UsageError(
+                f"{options.spelled(name)} is draftproof's own, and transformers does not "
+                "read it: leave it out"
+            )
     method = flags["method"] or ("draft_model" if flags["draft"] else "ngram")
     if method not in LONGEST:
-        raise UsageError(f"--method {method} is not transformers'; allowed: draft_model (assisted) or ngram (prompt lookup)")
+        raise UsageError(
+            f"--method {method} is not transformers'; allowed: draft_model (assisted) or "
+            "ngram (prompt lookup)"
+        )
     length = flags["num_speculative_tokens"]
-    mapping = {"method": method, "num_speculative_tokens": LONGEST[method] if length is None else length}
+    mapping = {
+        "method": method,
+        "num_speculative_tokens": LONGEST[method] if length is None else length,
+    }
     if method == "draft_model":
         if flags["draft"] is None:
-            raise UsageError("--method draft_model needs a draft model: add --draft with its hub id or folder")
+            raise UsageError(
+                "--method draft_model needs a draft model: add --draft with its hub id or folder"
+            )
         mapping["model"] = flags["draft"]
     elif flags["draft"] is not None:
-        raise UsageError(f"--draft means --method draft_model, but --method is {method}: leave one of them out")
+        raise UsageError(
+            f"--draft means --method draft_model, but --method is {method}: leave one of them out"
+        )
     if mapping["num_speculative_tokens"] == 0:
         raise UsageError("-k 0 drafts nothing, so there is nothing to audit")
     return mapping
 
 
-def writers(loaded: Loaded) -> tuple[str, Callable[..., Sequence[int]], Callable[..., Sequence[int]]]:
+def writers(
+    loaded: Loaded,
+) -> tuple[str, Callable[..., Sequence[int]], Callable[..., Sequence[int]]]:
     """The engine's name, and what writes its text plainly and with drafts."""
     if loaded.engine == "ours":
         from draftproof import __version__

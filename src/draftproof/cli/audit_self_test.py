@@ -1,4 +1,5 @@
-"""`draftproof audit --self-test`: the audit of texts, tried on engines that are known to be exact or faulty."""
+"""`draftproof audit --self-test`: the audit of texts, tried on engines that are known to be exact
+or faulty."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`draftproof bench`: several ways of generating on the same prompts, interleaved, with honest figures."""
+"""`draftproof bench`: several ways of generating on the same prompts, interleaved, with honest
+figures."""
 
 from __future__ import annotations
 
@@ -21,8 +22,10 @@ Arms = Annotated[
     typer.Option(
         "--arm",
         metavar="ARM",
-        help="A way to generate: METHOD:LENGTH[:RULE] or METHOD:TREE, as ngram:8 or draft_model:2,2,1; transformers' "
-        "hf-plain, hf-assisted:4 or hf-lookup:10; a JSON configuration; a server's URL. Repeatable.",
+        help="A way to generate: METHOD:LENGTH[:RULE] or METHOD:TREE, as ngram:8 or "
+        "draft_model:2,2,1; transformers' "
+        "hf-plain, hf-assisted:4 or hf-lookup:10; a JSON configuration; a server's URL. "
+        "Repeatable.",
         show_default=False,
     ),
 ]
@@ -31,16 +34,26 @@ Turns = Annotated[
     typer.Option(
         "--turns",
         metavar="WHICH",
-        help="Of conversations, ask the first or all turns; plain decoding answers the earlier ones.",
+        help=(
+            "Of conversations, ask the first or all turns; plain decoding answers the earlier ones."
+        ),
     ),
 ]
-Repeat = Annotated[int, typer.Option("--repeat", metavar="N", min=1, help="How often every prompt runs through every arm.")]
+Repeat = Annotated[
+    int,
+    typer.Option(
+        "--repeat", metavar="N", min=1, help="How often every prompt runs through every arm."
+    ),
+]
 Synthetic = Annotated[
     str | None,
     typer.Option(
         "--synthetic-alpha",
         metavar="RATES",
-        help="Accept drafts by chance, at 0.8 or by position 0.9,0.7: the costs of a draft yet to be made; worthless text.",
+        help=(
+            "Accept drafts by chance, at 0.8 or by position 0.9,0.7: the costs of a draft "
+            "yet to be made; worthless text."
+        ),
     ),
 ]
 
@@ -69,7 +82,10 @@ def bench(
         bool,
         typer.Option(
             "--ignore-eos/--heed-eos",
-            help="Go on to --max-tokens, so that all arms write as much; or end where the model does.",
+            help=(
+                "Go on to --max-tokens, so that all arms write as much; or end where the "
+                "model does."
+            ),
         ),
     ] = True,
     **_: Any,
@@ -89,7 +105,9 @@ def execute(flags: Mapping[str, Any]) -> None:
     words = flags["arm"] or (["draft_model"] if flags["draft"] else [options.DEFAULT_METHOD])
     specs = specs_of(words, flags["draft"])
     if flags["draft"] and not any(spec.takes_draft(flags["draft"]) for spec in specs):
-        raise UsageError("--draft does nothing without an arm that uses it: add --arm draft_model:4, for example")
+        raise UsageError(
+            "--draft does nothing without an arm that uses it: add --arm draft_model:4, for example"
+        )
     check_turns(flags["turns"])
     params = sampling(flags, DEFAULT_TOKENS)
     check_specs(specs, params, rates)
@@ -102,12 +120,15 @@ def execute(flags: Mapping[str, Any]) -> None:
 
 
 def sampling(flags: Mapping[str, Any], tokens: int) -> SamplingParams:
-    """The sampling parameters of plan and bench; greedy unless a temperature is given. UsageError for what would do nothing."""
+    """The sampling parameters of plan and bench; greedy unless a temperature is given. UsageError
+    for what would do nothing."""
     from draftproof.core.params import SamplingParams
 
     given = options.sampling_overrides(flags, tokens)
     defaults = {"temperature": 0.0, "seed": DEFAULT_SEED}
-    params = SamplingParams.from_dict(defaults | given | {"ignore_eos": flags.get("ignore_eos", True)})
+    params = SamplingParams.from_dict(
+        defaults | given | {"ignore_eos": flags.get("ignore_eos", True)}
+    )
     options.check_effect(given, params)
     return params
 
@@ -131,7 +152,9 @@ def run(
     from draftproof.cli.progress import telling
 
     target, drafts = load_target(flags, configs_of(specs, flags["draft"]))
-    prompts = encode(items, target.tokenizer, target.vocab_size, target.max_length, params.max_tokens)
+    prompts = encode(
+        items, target.tokenizer, target.vocab_size, target.max_length, params.max_tokens
+    )
     with telling() as progress:
         return benchmark(
             *(target, specs, prompts, params),
@@ -145,7 +168,8 @@ def run(
 
 
 def configs_of(specs: Iterable[Any], draft: str | None) -> list[Any]:
-    """The configurations of all arms that draft; transformers' assisted one as a draft model of ours."""
+    """The configurations of all arms that draft; transformers' assisted one as a draft model of
+    ours."""
     from draftproof.decode.config import SpeculativeConfig
 
     assisted = {"method": "draft_model", "model": draft}

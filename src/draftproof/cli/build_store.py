@@ -1,4 +1,5 @@
-"""`draftproof build-store`: from a corpus to the file that `ngram_cache` and `retrieval` look in."""
+"""`draftproof build-store`: from a corpus to the file that `ngram_cache` and `retrieval` look
+in."""
 
 from __future__ import annotations
 
@@ -30,7 +31,12 @@ Kind = Annotated[
         show_default=False,
     ),
 ]
-Out = Annotated[Path, typer.Option("--out", metavar="FILE", help="File to write the store to; replaced if it is there.")]
+Out = Annotated[
+    Path,
+    typer.Option(
+        "--out", metavar="FILE", help="File to write the store to; replaced if it is there."
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -39,10 +45,21 @@ def register(app: typer.Typer) -> None:
 
 
 def build(
-    corpus: Corpus, method: Kind, out: Out, target: Target = None, trust_remote_code: RemoteCode = False, as_json: Json = False
+    corpus: Corpus,
+    method: Kind,
+    out: Out,
+    target: Target = None,
+    trust_remote_code: RemoteCode = False,
+    as_json: Json = False,
 ) -> None:
-    """Count a corpus into a store: a safetensors file with a checksum, bound to the target's tokenizer."""
-    from draftproof.drafters.stores.corpus import BUILDERS, build_store, corpus_files, read_documents
+    """Count a corpus into a store: a safetensors file with a checksum, bound to the target's
+    tokenizer."""
+    from draftproof.drafters.stores.corpus import (
+        BUILDERS,
+        build_store,
+        corpus_files,
+        read_documents,
+    )
     from draftproof.drafters.stores.files import write_store
     from draftproof.report.page import check_writable
 
@@ -59,7 +76,11 @@ def build(
     begin = perf_counter()
     with waiting(f"counting {len(files)} file" + ("" if len(files) == 1 else "s")):
         tokenizer = load_tokenizer(target or DEFAULT_MODEL, trust_remote_code=trust_remote_code)
-        documents = [tokenizer.encode(text, add_special_tokens=False) for file in files for text in read_documents(file)]
+        documents = [
+            tokenizer.encode(text, add_special_tokens=False)
+            for file in files
+            for text in read_documents(file)
+        ]
         header, arrays = build_store(method, documents, tokenizer)
         write_store(out, header, arrays)
     told = {
@@ -75,5 +96,10 @@ def build(
 
         typer.echo(json_line(told))
         return
-    typer.echo(f"{out}: {header.num_tokens} tokens of {header.num_documents} documents, {told['bytes']} bytes")
-    typer.echo(f"use it with --speculative-config '{json.dumps({'method': method, 'store': str(out)})}'")
+    typer.echo(
+        f"{out}: {header.num_tokens} tokens of {header.num_documents} documents, "
+        f"{told['bytes']} bytes"
+    )
+    typer.echo(
+        f"use it with --speculative-config '{json.dumps({'method': method, 'store': str(out)})}'"
+    )

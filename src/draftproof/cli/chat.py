@@ -1,4 +1,5 @@
-"""`draftproof chat`: a conversation on the terminal. A turn reads only what is new; Ctrl-C ends an answer, not the chat.
+"""`draftproof chat`: a conversation on the terminal. A turn reads only what is new; Ctrl-C ends an
+answer, not the chat.
 
 Without a terminal every line of standard input is a turn, so that a conversation can be piped in.
 """
@@ -24,9 +25,16 @@ if TYPE_CHECKING:
     from draftproof.decode.decoder import SpeculativeDecoder
     from draftproof.decode.result import Result
 
-COMMANDS = {"/undo": "take back the last turn", "/reset": "begin again", "/help": "this list", "/exit": "leave; so does Ctrl-D"}
+COMMANDS = {
+    "/undo": "take back the last turn",
+    "/reset": "begin again",
+    "/help": "this list",
+    "/exit": "leave; so does Ctrl-D",
+}
 
-SHOWN_FLAGS = {name: flag for name, flag in options.TEXT_FLAGS.items() if name not in ("n", "logprobs")}
+SHOWN_FLAGS = {
+    name: flag for name, flag in options.TEXT_FLAGS.items() if name not in ("n", "logprobs")
+}
 
 
 def register(app: typer.Typer) -> None:
@@ -34,7 +42,9 @@ def register(app: typer.Typer) -> None:
     app.command("chat")(chat)
 
 
-@options.with_flags(options.DRAFT_FLAGS, options.LAW_FLAGS, options.END_FLAGS, SHOWN_FLAGS, options.MACHINE_FLAGS)
+@options.with_flags(
+    options.DRAFT_FLAGS, options.LAW_FLAGS, options.END_FLAGS, SHOWN_FLAGS, options.MACHINE_FLAGS
+)
 def chat(
     context: typer.Context,
     system: options.System = None,
@@ -49,8 +59,8 @@ def chat(
 
 
 def execute(flags: Mapping[str, Any]) -> None:
-    """Check all flags, load, and take turns until there are no more. A turn that cannot be taken, as one that no longer fits,
-    is told, and on a terminal the conversation goes on."""
+    """Check all flags, load, and take turns until there are no more. A turn that cannot be taken,
+    as one that no longer fits, is told, and on a terminal the conversation goes on."""
     from draftproof.cli.generate import complete_params, load
 
     config = options.speculative_config(flags)
@@ -59,7 +69,8 @@ def execute(flags: Mapping[str, Any]) -> None:
     turns: list[dict[str, Any]] = []
     refused: UsageError | None = None
     with decoder.chat(system=flags["system"], **template) as conversation:
-        # refuses flags that would do nothing, and a template that does not know them, before a turn is typed
+        # refuses flags that would do nothing, and a template that does not know them, before a turn
+        # is typed
         complete_params(decoder, conversation.prompt_ids("?"), overrides)
         for text in _inputs():
             if text.startswith("/"):
@@ -84,7 +95,11 @@ def execute(flags: Mapping[str, Any]) -> None:
 
 
 def _turn(
-    decoder: SpeculativeDecoder, conversation: Chat, text: str, flags: Mapping[str, Any], overrides: Mapping[str, Any]
+    decoder: SpeculativeDecoder,
+    conversation: Chat,
+    text: str,
+    flags: Mapping[str, Any],
+    overrides: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Ask, show the answer as it comes, and say what it took."""
     from draftproof.cli.generate import complete_params
@@ -119,7 +134,8 @@ def _drain(stream: Any, writer: Writer) -> Result:
 
 @contextmanager
 def _interruptible() -> Iterator[threading.Event]:
-    """While an answer comes, Ctrl-C sets the event that is yielded, and the answer ends within one round."""
+    """While an answer comes, Ctrl-C sets the event that is yielded, and the answer ends within one
+    round."""
     enough = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield enough
@@ -135,7 +151,11 @@ def _inputs() -> Iterator[str]:
     """What the user says, a line at a time, blank ones left out."""
     is_terminal = sys.stdin.isatty()
     if is_terminal:
-        print("Type and press return. " + "; ".join(f"{name}: {what}" for name, what in COMMANDS.items()), file=sys.stderr)
+        print(
+            "Type and press return. "
+            + "; ".join(f"{name}: {what}" for name, what in COMMANDS.items()),
+            file=sys.stderr,
+        )
     while True:
         try:
             line = _ask() if is_terminal else sys.stdin.readline()
@@ -167,14 +187,20 @@ def _obey(command: str, conversation: Chat) -> None:
         elif command == "/help":
             print("; ".join(f"{name}: {what}" for name, what in COMMANDS.items()), file=sys.stderr)
         else:
-            print(f"there is no command {command.split()[0]}; there are {', '.join(COMMANDS)}", file=sys.stderr)
+            print(
+                f"there is no command {command.split()[0]}; there are {', '.join(COMMANDS)}",
+                file=sys.stderr,
+            )
     except UsageError as error:
         print(error, file=sys.stderr)
 
 
 def _summary(result: Result) -> str:
     read = len(result.prompt_token_ids) - result.num_cached_tokens
-    parts = [f"{len(result.token_ids)} tokens ({result.finish_reason})", f"{result.tokens_per_second:.1f} tok/s"]
+    parts = [
+        f"{len(result.token_ids)} tokens ({result.finish_reason})",
+        f"{result.tokens_per_second:.1f} tok/s",
+    ]
     parts.append(f"{read} of {len(result.prompt_token_ids)} prompt tokens read")
     if result.stats.tokens_per_round is not None and result.stats.method != "none":
         parts.append(f"{result.stats.tokens_per_round:.2f} tokens a round")

@@ -1,4 +1,5 @@
-"""`draftproof doctor [TARGET] [--draft D]`: what this machine and this pair of models can do, and why not more."""
+"""`draftproof doctor [TARGET] [--draft D]`: what this machine and this pair of models can do, and
+why not more."""
 
 from __future__ import annotations
 
@@ -21,7 +22,10 @@ TargetName = Annotated[
 DraftName = Annotated[
     str | None,
     typer.Option(
-        "--draft", metavar="D", help="A draft model, or the folder of a head, to look at beside it.", show_default=False
+        "--draft",
+        metavar="D",
+        help="A draft model, or the folder of a head, to look at beside it.",
+        show_default=False,
     ),
 ]
 
@@ -42,12 +46,14 @@ def doctor(
     trust_remote_code: RemoteCode = False,
     as_json: Json = False,
 ) -> None:
-    """Say what this machine and these models can do: versions, speed by dtype, caches, vocabularies, methods."""
+    """Say what this machine and these models can do: versions, speed by dtype, caches,
+    vocabularies, methods."""
     if draft is not None and target is None:
         raise UsageError("--draft needs a target beside it: draftproof doctor TARGET --draft D")
     if dtype != "auto" and target is None:
         raise UsageError(
-            "--dtype is what a target is loaded in, and all are timed without one: draftproof doctor TARGET --dtype"
+            "--dtype is what a target is loaded in, and all are timed without one: "
+            "draftproof doctor TARGET --dtype"
         )
     from draftproof.cli.progress import telling
     from draftproof.decode.examine import examine
@@ -57,7 +63,12 @@ def doctor(
     if target is not None:
         check_place(target)
     with telling() as tell:
-        how = {"dtype": dtype, "device": device, "engine": engine, "trust_remote_code": trust_remote_code}
+        how = {
+            "dtype": dtype,
+            "device": device,
+            "engine": engine,
+            "trust_remote_code": trust_remote_code,
+        }
         document = examine(target, draft, how, quantize, threads, tell)
     if as_json:
         typer.echo(json_line(document))

@@ -14,10 +14,17 @@ def register(app: typer.Typer) -> None:
 
 
 def experiments(
-    name: Annotated[str, typer.Argument(help="The experiment to run, or `all`; without a name they are listed.")] = "",
-    out: Annotated[Path | None, typer.Option(help="Draw figures into this folder, as PNG and SVG.", file_okay=False)] = None,
+    name: Annotated[
+        str, typer.Argument(help="The experiment to run, or `all`; without a name they are listed.")
+    ] = "",
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Draw figures into this folder, as PNG and SVG.", file_okay=False),
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of all randomness. Default: 0.")] = None,
-    runs: Annotated[int | None, typer.Option(help="How many samples are drawn. Default: each experiment's own.")] = None,
+    runs: Annotated[
+        int | None, typer.Option(help="How many samples are drawn. Default: each experiment's own.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
     """Run the experiments on exactness and speed, and draw their figures."""

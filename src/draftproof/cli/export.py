@@ -10,15 +10,26 @@ import typer
 
 from draftproof.cli.options import Json, RemoteCode, Target
 
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a head: ours, or a published one.")]
+Folder = Annotated[
+    Path, typer.Argument(metavar="DIR", help="The folder of a head: ours, or a published one.")
+]
 Out = Annotated[
     Path | None,
-    typer.Option("--out", metavar="OUT", help="Where to write. Default: DIR with -vllm behind it.", show_default=False),
+    typer.Option(
+        "--out",
+        metavar="OUT",
+        help="Where to write. Default: DIR with -vllm behind it.",
+        show_default=False,
+    ),
 ]
 Length = Annotated[
     int | None,
     typer.Option(
-        "-k", metavar="N", min=1, help="Draft length in the command line. Default: the head's own.", show_default=False
+        "-k",
+        metavar="N",
+        min=1,
+        help="Draft length in the command line. Default: the head's own.",
+        show_default=False,
     ),
 ]
 
@@ -43,12 +54,16 @@ def vllm(
     from draftproof.report.tables import json_line
 
     where = out or folder.with_name(f"{folder.resolve().name}-vllm")
-    done = export_for_vllm(folder, where, target=target, length=length, trust_remote_code=trust_remote_code)
+    done = export_for_vllm(
+        folder, where, target=target, length=length, trust_remote_code=trust_remote_code
+    )
     for note in done.notes:
         typer.echo(f"note: {note}", err=True)
     if as_json:
         typer.echo(json_line({**asdict(done), "vllm": READ_AT}))
         return
     size = f"{done.num_tensors} tensors, {done.num_bytes / 1e6:.1f} MB"
-    typer.echo(f"{done.folder}: a head for method {done.method}, {size}, as vLLM {READ_AT} reads it")
+    typer.echo(
+        f"{done.folder}: a head for method {done.method}, {size}, as vLLM {READ_AT} reads it"
+    )
     typer.echo(done.command)

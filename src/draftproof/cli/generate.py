@@ -1,7 +1,8 @@
-"""`draftproof generate`: text from a prompt, speculatively, plainly, or both side by side with their figures.
+"""`draftproof generate`: text from a prompt, speculatively, plainly, or both side by side with
+their figures.
 
-Everything the flags say is checked before a model is loaded. One run is in `single.py`, the comparison in `side_by_side.py`.
-"""
+Everything the flags say is checked before a model is loaded. One run is in `single.py`, the
+comparison in `side_by_side.py`."""
 
 from __future__ import annotations
 
@@ -23,12 +24,19 @@ if TYPE_CHECKING:
 
 Prompt = Annotated[
     str | None,
-    typer.Argument(metavar="PROMPT", help="The prompt; without one, or with -, standard input is read.", show_default=False),
+    typer.Argument(
+        metavar="PROMPT",
+        help="The prompt; without one, or with -, standard input is read.",
+        show_default=False,
+    ),
 ]
 File = Annotated[
     Path | None,
     typer.Option(
-        "--file", metavar="FILE", help="Read the prompt from this file; a .jsonl holds one prompt a line.", show_default=False
+        "--file",
+        metavar="FILE",
+        help="Read the prompt from this file; a .jsonl holds one prompt a line.",
+        show_default=False,
     ),
 ]
 Out = Annotated[
@@ -36,7 +44,10 @@ Out = Annotated[
     typer.Option(
         "--out",
         metavar="FILE",
-        help="File for the results of a .jsonl of prompts; the same command again goes on where it ended.",
+        help=(
+            "File for the results of a .jsonl of prompts; the same command again goes on "
+            "where it ended."
+        ),
         show_default=False,
     ),
 ]
@@ -46,17 +57,27 @@ BatchSize = Annotated[
         "--batch-size",
         metavar="N",
         min=1,
-        help="How many prompts of a .jsonl run at a time. Default: 8, or as many as fit into memory.",
+        help=(
+            "How many prompts of a .jsonl run at a time. Default: 8, or as many as fit into memory."
+        ),
         show_default=False,
     ),
 ]
-Raw = Annotated[bool, typer.Option("--raw", metavar="", help="Give the prompt as it is, without the model's chat template.")]
+Raw = Annotated[
+    bool,
+    typer.Option(
+        "--raw", metavar="", help="Give the prompt as it is, without the model's chat template."
+    ),
+]
 Prefill = Annotated[
     str | None,
     typer.Option(
         "--prefill",
         metavar="TEXT",
-        help="Begin the answer with this text; the model goes on (the template's continue_final_message).",
+        help=(
+            "Begin the answer with this text; the model goes on (the template's "
+            "continue_final_message)."
+        ),
         show_default=False,
     ),
 ]
@@ -65,19 +86,30 @@ Prediction = Annotated[
     typer.Option(
         "--prediction",
         metavar="FILE",
-        help="Draft from this text, which much of the answer is expected to repeat, as when a file is edited.",
+        help=(
+            "Draft from this text, which much of the answer is expected to repeat, as when a "
+            "file is edited."
+        ),
         show_default=False,
     ),
 ]
 Compare = Annotated[
     bool,
     typer.Option(
-        "--compare", metavar="", help="Run plain and speculative decoding in turns, and compare their texts and speed."
+        "--compare",
+        metavar="",
+        help="Run plain and speculative decoding in turns, and compare their texts and speed.",
     ),
 ]
 Repeat = Annotated[
     int | None,
-    typer.Option("--repeat", metavar="N", min=1, help="How often --compare runs each. Default: 3.", show_default=False),
+    typer.Option(
+        "--repeat",
+        metavar="N",
+        min=1,
+        help="How often --compare runs each. Default: 3.",
+        show_default=False,
+    ),
 ]
 Record = Annotated[
     Path | None,
@@ -92,7 +124,11 @@ Record = Annotated[
 Monitor = Annotated[
     bool,
     typer.Option(
-        "--monitor", metavar="", help="Test every emitted token against the target's law while decoding; see the statistics."
+        "--monitor",
+        metavar="",
+        help=(
+            "Test every emitted token against the target's law while decoding; see the statistics."
+        ),
     ),
 ]
 
@@ -102,7 +138,13 @@ def register(app: typer.Typer) -> None:
     app.command("generate")(generate)
 
 
-@options.with_flags(options.DRAFT_FLAGS, options.LAW_FLAGS, options.END_FLAGS, options.TEXT_FLAGS, options.MACHINE_FLAGS)
+@options.with_flags(
+    options.DRAFT_FLAGS,
+    options.LAW_FLAGS,
+    options.END_FLAGS,
+    options.TEXT_FLAGS,
+    options.MACHINE_FLAGS,
+)
 def generate(
     context: typer.Context,
     prompt: Prompt = None,
@@ -150,7 +192,10 @@ def execute(flags: Mapping[str, Any]) -> None:
     decoder = load(flags, config)
     messages = as_prompt(text, decoder.tokenizer, system=flags["system"], raw=flags["raw"])
     if flags["prefill"] is not None:
-        messages, chat = with_prefill(messages, flags["prefill"]), {**chat, "continue_final_message": True}
+        messages, chat = (
+            with_prefill(messages, flags["prefill"]),
+            {**chat, "continue_final_message": True},
+        )
     prompt = decoder.prompt_ids(messages, **chat)
     params = complete_params(decoder, prompt, overrides)
     if flags["compare"]:
@@ -163,26 +208,40 @@ def execute(flags: Mapping[str, Any]) -> None:
 
 
 def predicted_text(file: Path, config: Mapping[str, Any]) -> str:
-    """The text of --prediction. UsageError where it cannot be read, and where no drafter asked for reads it."""
+    """The text of --prediction. UsageError where it cannot be read, and where no drafter asked for
+    reads it."""
     from draftproof.decode.config import SpeculativeConfig
 
     parsed = SpeculativeConfig.from_dict(config)
     if "prediction" not in (parsed.method, *(member.method for member in parsed.members)):
-        raise UsageError(f"--prediction is read by --method prediction, or auto with it; this is {parsed.method}")
+        raise UsageError(
+            f"--prediction is read by --method prediction, or auto with it; this is {parsed.method}"
+        )
     return read_prompt(None, file)
 
 
-def check_faces(flags: Mapping[str, Any], config: Mapping[str, Any], overrides: Mapping[str, Any]) -> None:
-    """UsageError for flags that contradict each other or would do nothing, and for a record that could not be written."""
+def check_faces(
+    flags: Mapping[str, Any], config: Mapping[str, Any], overrides: Mapping[str, Any]
+) -> None:
+    """UsageError for flags that contradict each other or would do nothing, and for a record that
+    could not be written."""
     if flags["repeat"] is not None and not flags["compare"]:
         raise UsageError("--repeat counts the repetitions of --compare: add --compare")
-    if flags["compare"] and (config["method"] == "none" or config.get("num_speculative_tokens") == 0):
-        raise UsageError("--compare needs something to compare with plain decoding: leave out --method none and -k 0")
+    if flags["compare"] and (
+        config["method"] == "none" or config.get("num_speculative_tokens") == 0
+    ):
+        raise UsageError(
+            "--compare needs something to compare with plain decoding: leave out "
+            "--method none and -k 0"
+        )
     if flags["compare"] and overrides.get("n", 1) > 1:
         raise UsageError("--compare takes one text of each arm: leave out --n")
     for flag in ("system", "prefill", "tools", "chat_template_kwargs"):
         if flags["raw"] and flags[flag] is not None:
-            raise UsageError(f"{options.spelled(flag)} is of the chat that --raw switches off: leave one of them out")
+            raise UsageError(
+                f"{options.spelled(flag)} is of the chat that --raw switches off: leave "
+                "one of them out"
+            )
     if is_many(flags["file"]):
         from draftproof.cli.many import check_flags
 
@@ -192,9 +251,14 @@ def check_faces(flags: Mapping[str, Any], config: Mapping[str, Any], overrides: 
         check_file(flags["file"])
     for flag in ("out", "batch_size"):
         if flags[flag] is not None:
-            raise UsageError(f"{options.spelled(flag)} is for many prompts: name a .jsonl file with --file")
+            raise UsageError(
+                f"{options.spelled(flag)} is for many prompts: name a .jsonl file with --file"
+            )
     if flags["logprobs"] is not None and (flags["compare"] or not flags["as_json"]):
-        raise UsageError("--logprobs are part of the JSON document of one run: add --json, and leave out --compare")
+        raise UsageError(
+            "--logprobs are part of the JSON document of one run: add --json, and leave "
+            "out --compare"
+        )
     if flags["record"] is not None:
         from draftproof.decode.record import check_path
 
@@ -210,15 +274,22 @@ def load(flags: Mapping[str, Any], config: Mapping[str, Any]) -> SpeculativeDeco
     checked = SpeculativeConfig.from_dict(config)
     target, drafts = load_target(flags, [checked])
     wanted = checked.draft_model
-    draft = None if wanted is None or wanted.model is None else drafts(wanted.model, wanted.revision, wanted.quantization)
+    draft = (
+        None
+        if wanted is None or wanted.model is None
+        else drafts(wanted.model, wanted.revision, wanted.quantization)
+    )
     decoder = SpeculativeDecoder(draft, target, target.tokenizer, speculative_config=checked)
     return decoder.monitored() if flags.get("monitor") else decoder
 
 
-def complete_params(decoder: SpeculativeDecoder, prompt: Sequence[int], overrides: Mapping[str, Any]) -> SamplingParams:
+def complete_params(
+    decoder: SpeculativeDecoder, prompt: Sequence[int], overrides: Mapping[str, Any]
+) -> SamplingParams:
     """The flags over what the model's generation config says, for the ids `prompt`, with a seed.
 
-    Where --temperature asks for sampling, transformers' silent top_k of 50 is left out: nobody has said it."""
+    Where --temperature asks for sampling, transformers' silent top_k of 50 is left out: nobody has
+    said it."""
     from draftproof.core.chance import fresh_seed
     from draftproof.core.params import SamplingParams
 
@@ -226,7 +297,11 @@ def complete_params(decoder: SpeculativeDecoder, prompt: Sequence[int], override
     if config is None:
         params = SamplingParams.from_dict(overrides)
     else:
-        unsaid = {"top_k": 0} if "temperature" in overrides and getattr(config, "top_k", None) is None else {}
+        unsaid = (
+            {"top_k": 0}
+            if "temperature" in overrides and getattr(config, "top_k", None) is None
+            else {}
+        )
         params = SamplingParams.from_generation_config(
             config,
             num_prompt_tokens=len(prompt),

@@ -16,8 +16,9 @@ FORMS = 'a line is a string, or an object with "prompt", "messages" or "prompt_t
 
 @dataclass(frozen=True)
 class Line:
-    """number: in the file, from 1. id: the caller's own mark, or None. prompt: a string, chat messages or token ids. sampling:
-    the fields of SamplingParams that this line sets. chat: those of TemplateOptions."""
+    """number: in the file, from 1. id: the caller's own mark, or None. prompt: a string, chat
+    messages or token ids. sampling: the fields of SamplingParams that this line sets. chat: those
+    of TemplateOptions."""
 
     number: int
     id: Any
@@ -32,16 +33,21 @@ def is_many(file: Path | None) -> bool:
 
 
 def read_lines(path: Path, sampling: Mapping[str, Any]) -> list[Line]:
-    """The prompts of a file; blank lines are left out. sampling: what the flags set, under what a line sets itself.
+    """The prompts of a file; blank lines are left out. sampling: what the flags set, under what a
+    line sets itself.
 
-    UsageError with the file's name and the line's number: not JSON, no prompt or several, an unknown key, an impossible value;
-    no prompt at all."""
+    UsageError with the file's name and the line's number: not JSON, no prompt or several, an
+    unknown key, an impossible value; no prompt at all."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"the prompts {path} cannot be read: {error}") from error
     try:
-        lines = [_line(number, raw, sampling) for number, raw in enumerate(text.split("\n"), 1) if raw.strip()]
+        lines = [
+            _line(number, raw, sampling)
+            for number, raw in enumerate(text.split("\n"), 1)
+            if raw.strip()
+        ]
     except UsageError as error:
         raise UsageError(f"{path} {error}") from error
     if not lines:
@@ -66,8 +72,13 @@ def _line(number: int, raw: str, sampling: Mapping[str, Any]) -> Line:
         raise UsageError(f"line {number} has {' and '.join(given) or 'no prompt'}; {FORMS}")
     expected = str if given[0] == "prompt" else list
     if not isinstance(value[given[0]], expected) or not value[given[0]]:
-        raise UsageError(f"line {number}: {given[0]} is {value[given[0]]!r}; it is a non-empty {expected.__name__}")
-    own = {key: field for key, field in value.items() if key not in (*PROMPT_KEYS, *OPTION_NAMES, "id")}
+        raise UsageError(
+            f"line {number}: {given[0]} is {value[given[0]]!r}; it is a non-empty "
+            f"{expected.__name__}"
+        )
+    own = {
+        key: field for key, field in value.items() if key not in (*PROMPT_KEYS, *OPTION_NAMES, "id")
+    }
     chat = {key: field for key, field in value.items() if key in OPTION_NAMES}
     try:
         TemplateOptions.of(chat)

@@ -21,7 +21,10 @@ Target = Annotated[
         MACHINE,
         "--target",
         metavar="M",
-        help="The model that writes: hub id, folder or .gguf file. Default: the model of `draftproof pull`.",
+        help=(
+            "The model that writes: hub id, folder or .gguf file. Default: the model of "
+            "`draftproof pull`."
+        ),
     ),
 ]
 Dtype = Annotated[
@@ -34,7 +37,13 @@ Dtype = Annotated[
     ),
 ]
 Device = Annotated[
-    str, flag_of(MACHINE, "--device", metavar="NAME", help="Where models run: auto, cpu, cuda or cuda:N. Default: auto.")
+    str,
+    flag_of(
+        MACHINE,
+        "--device",
+        metavar="NAME",
+        help="Where models run: auto, cpu, cuda or cuda:N. Default: auto.",
+    ),
 ]
 Threads = Annotated[
     int | None,
@@ -50,7 +59,10 @@ Threads = Annotated[
 Engine = Annotated[
     str,
     flag_of(
-        MACHINE, "--engine", metavar="NAME", help="What runs the passes: auto, torch or openvino (on a CPU). Default: auto."
+        MACHINE,
+        "--engine",
+        metavar="NAME",
+        help="What runs the passes: auto, torch or openvino (on a CPU). Default: auto.",
     ),
 ]
 Quantize = Annotated[
@@ -59,7 +71,10 @@ Quantize = Annotated[
         MACHINE,
         "--quantize",
         metavar="BITS",
-        help="Round the target's weights to int8 or int4 (engine openvino): it is then another model.",
+        help=(
+            "Round the target's weights to int8 or int4 (engine openvino): it is then "
+            "another model."
+        ),
     ),
 ]
 RemoteCode = Annotated[

@@ -1,11 +1,12 @@
 """The command `draftproof`: one verb a module, imported only when it is chosen.
 
-`draftproof --help` therefore loads no model library. A verb lives in `cli/<verb>.py` (a dash becomes an underscore),
-which has `register(app)`; it is listed here with its line of help, and shown only when its module exists.
+`draftproof --help` therefore loads no model library. A verb lives in `cli/<verb>.py` (a dash
+becomes an underscore), which has `register(app)`; it is listed here with its line of help, and
+shown only when its module exists.
 
-Exit codes: 0 done; 1 a negative verdict (`audit` found a fault); 2 wrong usage, told in one sentence on standard error;
-130 interrupted; 143 ended by SIGTERM, which is taken as Ctrl-C is; 141 when whoever read standard output went away, as the
-shell reports it for any command.
+Exit codes: 0 done; 1 a negative verdict (`audit` found a fault); 2 wrong usage, told in one
+sentence on standard error; 130 interrupted; 143 ended by SIGTERM, which is taken as Ctrl-C is; 141
+when whoever read standard output went away, as the shell reports it for any command.
 """
 
 from __future__ import annotations
@@ -32,12 +33,17 @@ PROGRAM = "draftproof"
 VERBS = {
     "generate": "Generate text from a prompt, plainly or speculatively, or both side by side.",
     "chat": "Talk with a model; a turn reads only what is new.",
-    "serve": "Serve a model to OpenAI's clients, every request drafted and batched beside the others.",
+    "serve": (
+        "Serve a model to OpenAI's clients, every request drafted and batched beside the others."
+    ),
     "pull": "Fetch the default model and keep it in the cache.",
     "plan": "Foretell whether speculation pays, with which drafter and which draft length.",
     "bench": "Measure ways of generating against plain decoding, on the same prompts.",
     "report": "Put several results of plan and bench on one HTML page.",
-    "view": "Show recorded rounds on one HTML page: every token by its origin, every draft with what was rejected.",
+    "view": (
+        "Show recorded rounds on one HTML page: every token by its origin, every draft with "
+        "what was rejected."
+    ),
     "build-store": "Count a corpus of yours into a file that drafters look in.",
     "audit": "Check that a decoder's output law is exactly its target's.",
     "train": "Train draft heads and draft models on text the target wrote itself.",
@@ -55,7 +61,8 @@ EXIT_TERMINATED = 128 + 15  # SIGTERM
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM came. Whatever keeps its results when Ctrl-C ends it does so here too, and hands this on or raises it again."""
+    """SIGTERM came. Whatever keeps its results when Ctrl-C ends it does so here too, and hands this
+    on or raises it again."""
 
 
 class LazyGroup(TyperGroup):
@@ -99,10 +106,19 @@ def build_app() -> typer.Typer:
     """The whole command line, with shells for verbs."""
     app = typer.Typer(cls=LazyGroup, name=PROGRAM, add_completion=False, rich_markup_mode="rich")
 
-    @app.callback(help="Speculative decoding you can prove: faster text whose law is exactly the target model's.")
+    @app.callback(
+        help=(
+            "Speculative decoding you can prove: faster text whose law is exactly the target "
+            "model's."
+        )
+    )
     def options(
         version: bool = typer.Option(
-            False, "--version", is_eager=True, callback=show_version, help="Show the version and exit."
+            False,
+            "--version",
+            is_eager=True,
+            callback=show_version,
+            help="Show the version and exit.",
         ),
     ) -> None:
         del version  # its callback has done the work
@@ -120,7 +136,8 @@ def show_version(wanted: bool) -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line and return its exit code; every expected failure is one sentence on standard error."""
+    """Run one command line and return its exit code; every expected failure is one sentence on
+    standard error."""
     try:
         code = invoke(list(arguments) or ["--help"])
         sys.stdout.flush()
@@ -140,7 +157,8 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def invoke(arguments: list[str]) -> int:
-    """Parse and run. Not through typer's own `main`, which draws boxes around errors and takes closed pipes for failures."""
+    """Parse and run. Not through typer's own `main`, which draws boxes around errors and takes
+    closed pipes for failures."""
     try:
         with get_command(build_app()).make_context(PROGRAM, arguments) as context:
             result = context.command.invoke(context)
@@ -149,7 +167,8 @@ def invoke(arguments: list[str]) -> int:
     except typer.Abort:
         return EXIT_INTERRUPTED
     except Exception as error:
-        # typer carries its own copy of click in some versions and not in others; what wrong usage looks like is the same.
+        # typer carries its own copy of click in some versions and not in others; what wrong usage
+        # looks like is the same.
         if not hasattr(error, "format_message"):
             raise
         return complain(error.format_message())

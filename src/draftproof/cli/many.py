@@ -1,8 +1,9 @@
-"""`generate --file prompts.jsonl --out results.jsonl`: many prompts in batches, results written as they finish.
+"""`generate --file prompts.jsonl --out results.jsonl`: many prompts in batches, results written as
+they finish.
 
-A result is on disk, whole, before the next begins to be written. Run again, the command reads what is there and does the rest:
-each result carries a digest of its request, so results of other prompts or settings are never taken for its own.
-"""
+A result is on disk, whole, before the next begins to be written. Run again, the command reads what
+is there and does the rest: each result carries a digest of its request, so results of other prompts
+or settings are never taken for its own."""
 
 from __future__ import annotations
 
@@ -34,17 +35,26 @@ Complete = Callable[["SpeculativeDecoder", Any, Mapping[str, Any]], "SamplingPar
 
 
 def check_flags(flags: Mapping[str, Any]) -> None:
-    """UsageError for a flag of one prompt beside a file of many, and for a file that could not be written."""
+    """UsageError for a flag of one prompt beside a file of many, and for a file that could not be
+    written."""
     if flags["prompt"] is not None:
-        raise UsageError("the prompt is given twice, as an argument and with --file: leave one of them out")
+        raise UsageError(
+            "the prompt is given twice, as an argument and with --file: leave one of them out"
+        )
     check_file(flags["file"])
     if flags["out"] is None:
-        raise UsageError("--file names many prompts, a .jsonl: say with --out FILE where their results go")
+        raise UsageError(
+            "--file names many prompts, a .jsonl: say with --out FILE where their results go"
+        )
     for flag in ("show", "compare", "record", "prefill"):
         if flags[flag]:
-            raise UsageError(f"--{flag} is for one prompt, and --file names many: leave one of them out")
+            raise UsageError(
+                f"--{flag} is for one prompt, and --file names many: leave one of them out"
+            )
     if flags["out"].is_dir() or not flags["out"].parent.is_dir():
-        raise UsageError(f"results cannot be written to {flags['out']}: name a file in a folder that exists")
+        raise UsageError(
+            f"results cannot be written to {flags['out']}: name a file in a folder that exists"
+        )
     if flags["out"].resolve() == flags["file"].resolve():
         raise UsageError("--out is the file of prompts itself: name another one")
 
@@ -57,22 +67,31 @@ def run_file(
     load: Load,
     complete: Complete,
 ) -> dict[str, Any]:
-    """Generate for every line that has no result yet; the totals as a dictionary ready for JSON. overrides, chat: what the
-    flags say of sampling and of the template, under what a line says itself. load: gives the decoder. complete: the parameters
-    of a prompt from what was set for it."""
+    """Generate for every line that has no result yet; the totals as a dictionary ready for JSON.
+    overrides, chat: what the flags say of sampling and of the template, under what a line says
+    itself. load: gives the decoder. complete: the parameters of a prompt from what was set for
+    it."""
     from draftproof.decode.seeds import with_seeds_of_their_own
 
     lines = read_lines(flags["file"], overrides)
     decoder = load(flags, config)
     asked = [_request(decoder, line, flags, overrides, chat, complete) for line in lines]
-    requests = with_seeds_of_their_own(asked)  # over the whole file, so that a second run of what is due finds them the same
+    requests = with_seeds_of_their_own(
+        asked
+    )  # over the whole file, so that a second run of what is due finds them the same
     digests = [
         _digest(decoder, request, "seed" in {**overrides, **line.sampling})
         for line, request in zip(lines, requests, strict=True)
     ]
     kept = _resume(flags["out"], lines, digests)
     due = [place for place in range(len(lines)) if place not in kept]
-    totals = {"num_prompts": len(lines), "num_resumed": len(kept), "num_failed": 0, "num_tokens": 0, "seconds": 0.0}
+    totals = {
+        "num_prompts": len(lines),
+        "num_resumed": len(kept),
+        "num_failed": 0,
+        "num_tokens": 0,
+        "seconds": 0.0,
+    }
     if due:
         totals |= _run(decoder, flags, lines, requests, digests, due)
     print(_summary(totals), file=sys.stderr)
@@ -91,7 +110,9 @@ def _run(
     from draftproof.decode.memory import fitting_batch_size, in_words
 
     wanted = [requests[place] for place in due]
-    size, needed = fitting_batch_size(decoder.target, decoder.speculation, wanted, flags["batch_size"])
+    size, needed = fitting_batch_size(
+        decoder.target, decoder.speculation, wanted, flags["batch_size"]
+    )
     memory = "" if needed is None else f"; at most {in_words(needed)} beside the weights"
     print(f"{len(due)} prompts, {size} at a time{memory}", file=sys.stderr)
     begin, tokens, failed = perf_counter(), 0, 0
@@ -99,13 +120,21 @@ def _run(
         tell("prompts", 0, len(due))
         for done, (index, result) in enumerate(decoder.engine(size).run(wanted), 1):
             place = due[index]
-            out.write(json_line(_document(lines[place], digests[place], result), ascii_only=False) + "\n")
+            out.write(
+                json_line(_document(lines[place], digests[place], result), ascii_only=False) + "\n"
+            )
             out.flush()
             tokens += sum(len(output.token_ids) for output in result.outputs)
             failed += any(output.error for output in result.outputs)
             tell("prompts", done, len(due))
     seconds = perf_counter() - begin
-    return {"num_failed": failed, "num_tokens": tokens, "seconds": seconds, "batch_size": size, "bytes": needed}
+    return {
+        "num_failed": failed,
+        "num_tokens": tokens,
+        "seconds": seconds,
+        "batch_size": size,
+        "bytes": needed,
+    }
 
 
 def _request(
@@ -127,8 +156,8 @@ def _request(
 
 
 def _digest(decoder: SpeculativeDecoder, request: GenerationRequest, is_seeded: bool) -> str:
-    """What tells a request from every other. A seed that was drawn for it is no part of it, and neither are costs, which are
-    measured anew by every run."""
+    """What tells a request from every other. A seed that was drawn for it is no part of it, and
+    neither are costs, which are measured anew by every run."""
     from draftproof.decode.record import params_as_dict
 
     params = request.params if is_seeded else replace(request.params, seed=None)
@@ -148,12 +177,17 @@ def _document(line: Line, digest: str, result: Result) -> dict[str, Any]:
         "seed": result.seed,
         "num_prompt_tokens": len(result.prompt_token_ids),
     }
-    return shared | first | ({"stats": result.stats.as_dict(), "outputs": [first, *more]} if more else {})
+    return (
+        shared
+        | first
+        | ({"stats": result.stats.as_dict(), "outputs": [first, *more]} if more else {})
+    )
 
 
 def _resume(path: Path, lines: Sequence[Line], digests: Sequence[str]) -> set[int]:
-    """The places in `lines` whose results are in the file already. A line cut off by an interruption and the results of failed
-    prompts leave the file. UsageError when it holds anything else."""
+    """The places in `lines` whose results are in the file already. A line cut off by an
+    interruption and the results of failed prompts leave the file. UsageError when it holds anything
+    else."""
     if not path.exists():
         return set()
     places = {line.number: place for place, line in enumerate(lines)}
@@ -162,11 +196,16 @@ def _resume(path: Path, lines: Sequence[Line], digests: Sequence[str]) -> set[in
     for raw, document in found:
         place = places.get(document.get("line", 0))
         if place is None or document.get("request") != digests[place]:
-            raise UsageError(f"{path} holds results of other prompts or settings; name another file with --out, or remove it")
+            raise UsageError(
+                f"{path} holds results of other prompts or settings; name another file "
+                "with --out, or remove it"
+            )
         if not any(output.get("error") for output in document.get("outputs", [document])):
             kept[place] = raw
     temporary = path.with_name(path.name + ".part")
-    temporary.write_text("".join(raw + "\n" for raw in kept.values()), encoding="utf-8", newline="\n")
+    temporary.write_text(
+        "".join(raw + "\n" for raw in kept.values()), encoding="utf-8", newline="\n"
+    )
     os.replace(temporary, path)
     if kept:
         print(f"{len(kept)} of {len(lines)} results are in {path} already", file=sys.stderr)
@@ -174,7 +213,8 @@ def _resume(path: Path, lines: Sequence[Line], digests: Sequence[str]) -> set[in
 
 
 def _complete(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The whole lines of a file of results, as text and as read; the last one may have been cut off."""
+    """The whole lines of a file of results, as text and as read; the last one may have been cut
+    off."""
     try:
         *whole, _cut_off = path.read_bytes().split(b"\n")
         for raw in whole:
@@ -184,11 +224,16 @@ def _complete(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
                 raise ValueError("not an object")
             yield text, document
     except (OSError, ValueError) as error:
-        raise UsageError(f"{path} is no file of results ({error}); name another file with --out") from error
+        raise UsageError(
+            f"{path} is no file of results ({error}); name another file with --out"
+        ) from error
 
 
 def _summary(totals: Mapping[str, Any]) -> str:
-    parts = [f"{totals['num_prompts']} prompts", f"{totals['num_tokens']} tokens in {totals['seconds']:.1f} s"]
+    parts = [
+        f"{totals['num_prompts']} prompts",
+        f"{totals['num_tokens']} tokens in {totals['seconds']:.1f} s",
+    ]
     if totals["seconds"]:
         parts.append(f"{totals['num_tokens'] / totals['seconds']:.1f} tok/s")
     if totals["num_failed"]:

@@ -1,7 +1,8 @@
-"""Flags that several verbs share: how to speculate, how to sample, where to run; and the checks of what they say together.
+"""Flags that several verbs share: how to speculate, how to sample, where to run; and the checks of
+what they say together.
 
-Sampling flags carry the names of `SamplingParams` and its defaults: a flag that is not given stays None and is left out.
-"""
+Sampling flags carry the names of `SamplingParams` and its defaults: a flag that is not given stays
+None and is left out."""
 
 from __future__ import annotations
 
@@ -39,7 +40,9 @@ Draft = Annotated[
         SPECULATION,
         "--draft",
         metavar="D",
-        help="A smaller model that drafts: hub id, folder or .gguf file; means --method draft_model.",
+        help=(
+            "A smaller model that drafts: hub id, folder or .gguf file; means --method draft_model."
+        ),
     ),
 ]
 Method = Annotated[
@@ -77,7 +80,10 @@ RuleName = Annotated[
         SPECULATION,
         "--rule",
         metavar="NAME",
-        help="How drafts are accepted or rejected, as token, match or block (docs/rules.md). Default: as fits the method.",
+        help=(
+            "How drafts are accepted or rejected, as token, match or block (docs/rules.md). "
+            "Default: as fits the method."
+        ),
     ),
 ]
 Tree = Annotated[
@@ -86,13 +92,19 @@ Tree = Annotated[
         SPECULATION,
         "--tree",
         metavar="SHAPE",
-        help='Draft several continuations at once: how many follow each token, level by level, as "2,2,1".',
+        help=(
+            "Draft several continuations at once: how many follow each token, level by "
+            'level, as "2,2,1".'
+        ),
     ),
 ]
 Lossless = Annotated[
     bool,
     flag_of(
-        SPECULATION, "--lossless", metavar="", help="Refuse a rule with which texts would differ in law from the target's own."
+        SPECULATION,
+        "--lossless",
+        metavar="",
+        help="Refuse a rule with which texts would differ in law from the target's own.",
     ),
 ]
 
@@ -116,19 +128,24 @@ _SAMPLING_FIELDS = tuple(
 
 
 def with_flags(*groups: Flags) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command, which takes **kwargs and reads `context.params`, the flags of these groups after its own."""
+    """Give a command, which takes **kwargs and reads `context.params`, the flags of these groups
+    after its own."""
 
     def extend(command: Callable[..., None]) -> Callable[..., None]:
         own = inspect.signature(command, eval_str=True)
         added = [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+            )
             for group in groups
             for name, (annotation, default) in group.items()
         ]
         named = [p for p in own.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
         whole = own.replace(parameters=[*named, *added])
         vars(command)["__signature__"] = whole
-        command.__annotations__ = {p.name: p.annotation for p in whole.parameters.values()} | {"return": None}
+        command.__annotations__ = {p.name: p.annotation for p in whole.parameters.values()} | {
+            "return": None
+        }
         return command
 
     return extend
@@ -137,16 +154,20 @@ def with_flags(*groups: Flags) -> Callable[[Callable[..., None]], Callable[..., 
 _ONLY_WHEN_SAMPLING = ("top_k", "top_p", "min_p")
 
 
-def sampling_overrides(flags: Mapping[str, Any], tokens: int = DEFAULT_MAX_TOKENS) -> dict[str, Any]:
-    """The fields of `SamplingParams` that the flags set; `tokens` is max_tokens where none is given. UsageError for a value
-    that is impossible, before any model loads."""
+def sampling_overrides(
+    flags: Mapping[str, Any], tokens: int = DEFAULT_MAX_TOKENS
+) -> dict[str, Any]:
+    """The fields of `SamplingParams` that the flags set; `tokens` is max_tokens where none is
+    given. UsageError for a value that is impossible, before any model loads."""
     from draftproof.core.params import SamplingParams
 
     given = {name: flags[name] for name in _SAMPLING_FIELDS if not _unset(flags.get(name))}
     if flags["logit_bias"] is not None:
         given["logit_bias"] = _biases(parse_json("--logit-bias", flags["logit_bias"]))
     if flags.get("structured_outputs") is not None:
-        given["structured_outputs"] = _json_or_file("--structured-outputs", flags["structured_outputs"])
+        given["structured_outputs"] = _json_or_file(
+            "--structured-outputs", flags["structured_outputs"]
+        )
     if flags.get("no_skip_special_tokens"):
         given["skip_special_tokens"] = False
     given.setdefault("max_tokens", max(tokens, given.get("min_tokens", 0)))
@@ -165,18 +186,25 @@ def check_effect(overrides: Mapping[str, Any], params: Any) -> None:
         return
     idle = [name for name in _ONLY_WHEN_SAMPLING if name in overrides]
     if idle:
-        raise UsageError(f"{spelled(idle[0])} does nothing at temperature 0: add --temperature, for example --temperature 0.7")
+        raise UsageError(
+            f"{spelled(idle[0])} does nothing at temperature 0: add --temperature, for "
+            "example --temperature 0.7"
+        )
 
 
 def speculative_config(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """The mapping for `SpeculativeConfig.from_dict`; checked. UsageError when two flags say different things."""
+    """The mapping for `SpeculativeConfig.from_dict`; checked. UsageError when two flags say
+    different things."""
     from draftproof.core.rules import RULES
     from draftproof.decode.config import SpeculativeConfig
 
     mapping = _config_of(flags)
     rule = SpeculativeConfig.from_dict(mapping).rule_name  # one that nobody names is lossless
     if flags["lossless"] and rule is not None and not RULES[rule].lossless:
-        raise UsageError(f"rule {RULES[rule].name!r} changes the target's law, which --lossless forbids: leave one of them out")
+        raise UsageError(
+            f"rule {RULES[rule].name!r} changes the target's law, which --lossless "
+            "forbids: leave one of them out"
+        )
     return mapping
 
 
@@ -195,11 +223,17 @@ def _config_of(flags: Mapping[str, Any]) -> dict[str, Any]:
         whole = parse_json("--speculative-config", flags["speculative_config"])
         config = SpeculativeConfig.from_dict(whole)
         if config.method == "none" and "method" not in whole:
-            raise UsageError('--speculative-config names no method; begin it with {"method": "ngram"}, for example')
+            raise UsageError(
+                '--speculative-config names no method; begin it with {"method": '
+                '"ngram"}, for example'
+            )
         _check_agreement(given, config)
         return whole
     if "model" in given and not takes_model(given.setdefault("method", "draft_model")):
-        raise UsageError(f"--draft means --method draft_model, but --method is {given['method']}: leave one of them out")
+        raise UsageError(
+            f"--draft means --method draft_model, but --method is {given['method']}: "
+            "leave one of them out"
+        )
     if given.get("method") == "none" and len(given) > 1:
         other = next(_SPELLED[key] for key in given if key != "method")
         raise UsageError(f"{other} does nothing with --method none: leave one of them out")
@@ -207,35 +241,54 @@ def _config_of(flags: Mapping[str, Any]) -> dict[str, Any]:
         given |= usual_method(flags["target"], flags.get("prediction") is not None)
     given.setdefault("method", DEFAULT_METHOD)
     if takes_model(given["method"], always=True) and "model" not in given:
-        raise UsageError(f"--method {given['method']} needs a draft model: add --draft with its hub id or folder")
+        raise UsageError(
+            f"--method {given['method']} needs a draft model: add --draft with its hub id or folder"
+        )
     return given
 
 
 def usual_method(target: str | None, predicted: bool = False) -> dict[str, Any]:
-    """What drafts when nothing says how: for a target whose head comes with the package, that head and suffix matches side by
-    side, in each round the one that promises most; else prompt lookup. predicted: beside a text that the answer may repeat."""
+    """What drafts when nothing says how: for a target whose head comes with the package, that head
+    and suffix matches side by side, in each round the one that promises most; else prompt lookup.
+    predicted: beside a text that the answer may repeat."""
     from draftproof.heads.shipped import has_head
     from draftproof.models.pull import DEFAULT_MODEL
 
     headed = has_head(DEFAULT_MODEL if target is None else target)
     if predicted or headed:
-        drafters = [*(["prediction"] if predicted else []), "suffix", *(["eagle3"] if headed else [])]
+        drafters = [
+            *(["prediction"] if predicted else []),
+            "suffix",
+            *(["eagle3"] if headed else []),
+        ]
         return {"method": "auto", "drafters": drafters}
     return {"method": DEFAULT_METHOD}
 
 
 def takes_model(method: str, always: bool = False) -> bool:
-    """Whether `method` takes --draft, or cannot do without; False for a name that is no method, which the config refuses."""
+    """Whether `method` takes --draft, or cannot do without; False for a name that is no method,
+    which the config refuses."""
     from draftproof.drafters.registry import METHODS
 
-    return method in METHODS and METHODS[method].model is not None and not (always and METHODS[method].model_optional)
+    return (
+        method in METHODS
+        and METHODS[method].model is not None
+        and not (always and METHODS[method].model_optional)
+    )
 
 
-_SPELLED = {"method": "--method", "model": "--draft", "num_speculative_tokens": "-k", "rule": "--rule", "tree": "--tree"}
+_SPELLED = {
+    "method": "--method",
+    "model": "--draft",
+    "num_speculative_tokens": "-k",
+    "rule": "--rule",
+    "tree": "--tree",
+}
 
 
 def _check_agreement(given: Mapping[str, Any], config: Any) -> None:
-    """The JSON is the whole configuration, its defaults included: a flag beside it may only repeat what it says."""
+    """The JSON is the whole configuration, its defaults included: a flag beside it may only repeat
+    what it says."""
     from draftproof.core.tree import TreeShape
 
     said = {
@@ -259,10 +312,13 @@ def parse_json(flag: str, text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except RecursionError as error:
-        raise UsageError(f"{flag} is nested too deeply; it looks like '{{\"key\": value}}'") from error
+        raise UsageError(
+            f"{flag} is nested too deeply; it looks like '{{\"key\": value}}'"
+        ) from error
     except ValueError as error:
         raise UsageError(
-            f"{flag} is not JSON ({error}); it looks like '{{\"key\": value}}', in single quotes for the shell"
+            f"{flag} is not JSON ({error}); it looks like '{{\"key\": value}}', in "
+            "single quotes for the shell"
         ) from error
     if not isinstance(value, dict):
         raise UsageError(f"{flag} is {text}; it must be a JSON object, like '{{\"key\": value}}'")
@@ -277,7 +333,9 @@ def template_options(flags: Mapping[str, Any]) -> dict[str, Any]:
     if flags["tools"] is not None:
         given["tools"] = _read_tools(flags["tools"])
     if flags["chat_template_kwargs"] is not None:
-        given["chat_template_kwargs"] = parse_json("--chat-template-kwargs", flags["chat_template_kwargs"])
+        given["chat_template_kwargs"] = parse_json(
+            "--chat-template-kwargs", flags["chat_template_kwargs"]
+        )
     TemplateOptions.of(given)
     return given
 
@@ -286,7 +344,9 @@ def _read_tools(file: Path) -> Any:
     try:
         return json.loads(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--tools {file} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+        raise UsageError(
+            f"--tools {file} cannot be read: {getattr(error, 'strerror', None) or error}"
+        ) from error
     except (ValueError, RecursionError) as error:
         raise UsageError(f"--tools {file} is not JSON: {error}") from error
 
@@ -323,17 +383,25 @@ Prompts = Annotated[
         "--prompts",
         "--file",
         metavar="FILE",
-        help="Prompts: text with --- between them, JSON lines, or Spec-Bench's questions. Default: a built-in set.",
+        help=(
+            "Prompts: text with --- between them, JSON lines, or Spec-Bench's questions. "
+            "Default: a built-in set."
+        ),
     ),
 ]
 Workloads = Annotated[
     list[str] | None,
     typer.Option(
-        "--workload", metavar="NAME", help="Only prompts of this kind, as chat, by the 'category' of their line; repeatable."
+        "--workload",
+        metavar="NAME",
+        help="Only prompts of this kind, as chat, by the 'category' of their line; repeatable.",
     ),
 ]
 PerWorkload = Annotated[
-    int | None, typer.Option("--per-workload", metavar="N", min=1, help="Only the first N prompts of each kind.")
+    int | None,
+    typer.Option(
+        "--per-workload", metavar="N", min=1, help="Only the first N prompts of each kind."
+    ),
 ]
 
 Tools = Annotated[
@@ -341,7 +409,10 @@ Tools = Annotated[
     typer.Option(
         "--tools",
         metavar="FILE",
-        help="Tools the model may call: a file with a JSON list of their schemas, for the chat template.",
+        help=(
+            "Tools the model may call: a file with a JSON list of their schemas, for the "
+            "chat template."
+        ),
         show_default=False,
     ),
 ]
@@ -356,21 +427,37 @@ TemplateVariables = Annotated[
 ]
 System = Annotated[
     str | None,
-    typer.Option("--system", metavar="TEXT", help="System message that goes before what is asked.", show_default=False),
+    typer.Option(
+        "--system",
+        metavar="TEXT",
+        help="System message that goes before what is asked.",
+        show_default=False,
+    ),
 ]
 Show = Annotated[
     bool,
     typer.Option(
         "--show",
         metavar="",
-        help="Colour each token by how it came: accepted draft, replacement of a rejected one, bonus or plain.",
+        help=(
+            "Colour each token by how it came: accepted draft, replacement of a rejected "
+            "one, bonus or plain."
+        ),
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", metavar="", help="End with one JSON document on the last line.")]
-ResultFile = Annotated[
-    Path | None, typer.Option("--out", metavar="FILE", help="Write the result, raw data included, to this file.")
+Json = Annotated[
+    bool, typer.Option("--json", metavar="", help="End with one JSON document on the last line.")
 ]
-Page = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page with tables and plots to this file.")]
+ResultFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--out", metavar="FILE", help="Write the result, raw data included, to this file."
+    ),
+]
+Page = Annotated[
+    Path | None,
+    typer.Option("--html", metavar="FILE", help="Write a page with tables and plots to this file."),
+]
 
 
 def check_files(flags: Mapping[str, Any]) -> None:
@@ -381,4 +468,6 @@ def check_files(flags: Mapping[str, Any]) -> None:
     for path in named:
         check_writable(path)
     if len(named) > len({path.resolve() for path in named}):
-        raise UsageError(f"--out and --html both name {named[0]}: the page would replace the result")
+        raise UsageError(
+            f"--out and --html both name {named[0]}: the page would replace the result"
+        )

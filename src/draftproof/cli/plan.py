@@ -1,4 +1,5 @@
-"""`draftproof plan`: will speculation pay here, with which drafter, at which length; without running it."""
+"""`draftproof plan`: will speculation pay here, with which drafter, at which length; without
+running it."""
 
 from __future__ import annotations
 
@@ -33,21 +34,28 @@ MODEL_ONLY = (
 
 Drafts = Annotated[
     list[str] | None,
-    typer.Option("--draft", metavar="D", help="A draft model to foretell: hub id, folder or .gguf file; repeatable."),
+    typer.Option(
+        "--draft",
+        metavar="D",
+        help="A draft model to foretell: hub id, folder or .gguf file; repeatable.",
+    ),
 ]
 Methods = Annotated[
     list[str] | None,
     typer.Option(
         "--method",
         metavar="NAME",
-        help="A drafter without a draft model to predict, as ngram, suffix or auto; repeatable. Default: what generate "
+        help="A drafter without a draft model to predict, as ngram, suffix or auto; "
+        "repeatable. Default: what generate "
         "drafts with.",
     ),
 ]
 Configs = Annotated[
     list[str] | None,
     typer.Option(
-        "--speculative-config", metavar="JSON", help="A drafter to foretell as one JSON object with vLLM's keys; repeatable."
+        "--speculative-config",
+        metavar="JSON",
+        help="A drafter to foretell as one JSON object with vLLM's keys; repeatable.",
     ),
 ]
 Rule = Annotated[
@@ -55,7 +63,10 @@ Rule = Annotated[
     typer.Option(
         "--rule",
         metavar="NAME",
-        help="How drafts of --draft and --method are accepted or rejected (docs/rules.md). Default: as fits the method.",
+        help=(
+            "How drafts of --draft and --method are accepted or rejected (docs/rules.md). "
+            "Default: as fits the method."
+        ),
     ),
 ]
 Trees = Annotated[
@@ -63,7 +74,10 @@ Trees = Annotated[
     typer.Option(
         "--tree",
         metavar="SHAPE",
-        help='Foretell a tree of drafts too: how many follow each token, level by level, as "2,2,1"; or best; repeatable.',
+        help=(
+            "Foretell a tree of drafts too: how many follow each token, level by level, as "
+            '"2,2,1"; or best; repeatable.'
+        ),
     ),
 ]
 Answers = Annotated[
@@ -72,19 +86,30 @@ Answers = Annotated[
         "--answers",
         metavar="N",
         min=1,
-        help="How many texts the target writes for each prompt. Default: 1 at temperature 0, else 2.",
+        help=(
+            "How many texts the target writes for each prompt. Default: 1 at temperature 0, else 2."
+        ),
     ),
 ]
 Lengths = Annotated[
     list[int] | None,
-    typer.Option("-k", metavar="N", min=1, max=32, help="A draft length to foretell; repeatable. Default: 1 to 6, 8 and 12."),
+    typer.Option(
+        "-k",
+        metavar="N",
+        min=1,
+        max=32,
+        help="A draft length to foretell; repeatable. Default: 1 to 6, 8 and 12.",
+    ),
 ]
 Batch = Annotated[
     str | None,
     typer.Option(
         "--batch",
         metavar="N,...",
-        help="How many texts are decoded together; of several, as 1,2,4,8, each gets its own draft length. Default: 1.",
+        help=(
+            "How many texts are decoded together; of several, as 1,2,4,8, each gets its own "
+            "draft length. Default: 1."
+        ),
         show_default=False,
     ),
 ]
@@ -93,7 +118,10 @@ Turns = Annotated[
     typer.Option(
         "--turns",
         metavar="WHICH",
-        help="Of conversations, ask the first or all turns; plain decoding answers the earlier ones. Default: all.",
+        help=(
+            "Of conversations, ask the first or all turns; plain decoding answers the "
+            "earlier ones. Default: all."
+        ),
         show_default=False,
     ),
 ]
@@ -129,27 +157,47 @@ def plan(
     html: options.Page = None,
     as_json: options.Json = False,
     alpha: Annotated[
-        float | None, _what_if("--alpha", help="Share of drafted tokens that are accepted; asks without any model.")
+        float | None,
+        _what_if(
+            "--alpha", help="Share of drafted tokens that are accepted; asks without any model."
+        ),
     ] = None,
     cost_ratio: Annotated[
         float | None,
-        _what_if("--cost-ratio", help="Time of a draft step over that of a target step. Default: 0, or the card's."),
+        _what_if(
+            "--cost-ratio",
+            help="Time of a draft step over that of a target step. Default: 0, or the card's.",
+        ),
     ] = None,
     context_tokens: Annotated[
-        int | None, _what_if("--context", min=1, help="Tokens each text has so far, for --card. Default: 1024.")
+        int | None,
+        _what_if(
+            "--context", min=1, help="Tokens each text has so far, for --card. Default: 1024."
+        ),
     ] = None,
     card: Annotated[
         str | None,
-        _what_if("--card", help="Reckon costs for a GPU, as H100-SXM, RTX-4090 or T4 (draftproof simulate has them too)."),
+        _what_if(
+            "--card",
+            help=(
+                "Reckon costs for a GPU, as H100-SXM, RTX-4090 or T4 (draftproof simulate "
+                "has them too)."
+            ),
+        ),
     ] = None,
     target_shape: Annotated[
-        str | None, _what_if("--target-shape", help="Size of the target, for --card. Default: Llama-3.1-8B.")
+        str | None,
+        _what_if("--target-shape", help="Size of the target, for --card. Default: Llama-3.1-8B."),
     ] = None,
     draft_shape: Annotated[
-        str | None, _what_if("--draft-shape", help="Size of the draft model, for --card. Default: Llama-3.2-1B.")
+        str | None,
+        _what_if(
+            "--draft-shape", help="Size of the draft model, for --card. Default: Llama-3.2-1B."
+        ),
     ] = None,
     verify_curve: Annotated[
-        str | None, _what_if("--verify-curve", help="Time of target passes by their tokens, as 1:1,4:1.1.")
+        str | None,
+        _what_if("--verify-curve", help="Time of target passes by their tokens, as 1:1,4:1.1."),
     ] = None,
     **_: Any,
 ) -> None:
@@ -165,19 +213,33 @@ def execute(flags: Mapping[str, Any]) -> None:
     if flags["alpha"] is not None:
         for name in MODEL_ONLY:
             if flags[name] not in (None, [], ()):
-                raise UsageError(f"{options.spelled(name)} needs a model, and --alpha asks without one: leave one of them out")
+                raise UsageError(
+                    f"{options.spelled(name)} needs a model, and --alpha asks without "
+                    "one: leave one of them out"
+                )
         for name in options.MACHINE_FLAGS:
             if flags[name] not in (None, "auto", False):
-                raise UsageError(f"{options.spelled(name)} says how a model runs, and --alpha asks without one: leave it out")
+                raise UsageError(
+                    f"{options.spelled(name)} says how a model runs, and --alpha asks "
+                    "without one: leave it out"
+                )
         show(_from_numbers(flags), flags)
         return
     for name in WHAT_IF:
         if flags[name] is not None:
-            raise UsageError(f"{options.spelled(name)} belongs to a plan without models: add --alpha")
+            raise UsageError(
+                f"{options.spelled(name)} belongs to a plan without models: add --alpha"
+            )
     try:
         document = _from_models(flags)
     except KeyboardInterrupt:
-        print("draftproof: interrupted before all was timed, so nothing is foretold and nothing was written", file=sys.stderr)
+        print(
+            (
+                "draftproof: interrupted before all was timed, so nothing is foretold and "
+                "nothing was written"
+            ),
+            file=sys.stderr,
+        )
         raise
     show(document, flags)
 
@@ -189,12 +251,20 @@ def _from_numbers(flags: Mapping[str, Any]) -> dict[str, Any]:
 
     for name in ("batch", "context", "target_shape", "draft_shape"):
         if flags[name] is not None and flags["card"] is None:
-            raise UsageError(f"{options.spelled(name)} describes a --card: add one, as --card H100-SXM")
+            raise UsageError(
+                f"{options.spelled(name)} describes a --card: add one, as --card H100-SXM"
+            )
     if flags["card"] is not None and flags["verify_curve"] is not None:
-        raise UsageError("--card and --verify-curve both say what verification costs: leave one of them out")
+        raise UsageError(
+            "--card and --verify-curve both say what verification costs: leave one of them out"
+        )
     if flags["draft_shape"] is not None and flags["cost_ratio"] is not None:
-        raise UsageError("--draft-shape and --cost-ratio both say what a draft step costs: leave one of them out")
-    shapes = {name: flags[name] for name in ("target_shape", "draft_shape") if flags[name] is not None}
+        raise UsageError(
+            "--draft-shape and --cost-ratio both say what a draft step costs: leave one of them out"
+        )
+    shapes = {
+        name: flags[name] for name in ("target_shape", "draft_shape") if flags[name] is not None
+    }
     return what_if(
         flags["alpha"],
         flags["cost_ratio"],
@@ -202,7 +272,9 @@ def _from_numbers(flags: Mapping[str, Any]) -> dict[str, Any]:
         batch=_sizes(flags),
         context=flags["context"] or CONTEXT,
         card_name=flags["card"],
-        curve=None if flags["verify_curve"] is None else parse_curve(flags["verify_curve"], "--verify-curve"),
+        curve=None
+        if flags["verify_curve"] is None
+        else parse_curve(flags["verify_curve"], "--verify-curve"),
         **shapes,
     )
 
@@ -214,54 +286,88 @@ def _sizes(flags: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def configs(flags: Mapping[str, Any]) -> list[Any]:
-    """The drafters asked for, checked before anything loads; if none is named, what `generate` drafts with."""
+    """The drafters asked for, checked before anything loads; if none is named, what `generate`
+    drafts with."""
     from draftproof.decode.config import SpeculativeConfig
     from draftproof.drafters.registry import METHODS
     from draftproof.plan.candidate import check_config
 
     rule = {} if flags["rule"] is None else {"rule": flags["rule"]}
     if rule and flags["speculative_config"] and not (flags["draft"] or flags["method"]):
-        raise UsageError("--rule is of --draft and --method drafters: name the rule in --speculative-config")
+        raise UsageError(
+            "--rule is of --draft and --method drafters: name the rule in --speculative-config"
+        )
     drafts, methods = flags["draft"] or [], flags["method"] or []
     given = [{"method": "draft_model", "model": name} | rule for name in dict.fromkeys(drafts)]
     for name in dict.fromkeys(methods):
         modelled = name in METHODS and METHODS[name].model == "draft"
-        if name != "none" and not (modelled and drafts):  # plain decoding is what everything is compared with
+        if name != "none" and not (
+            modelled and drafts
+        ):  # plain decoding is what everything is compared with
             given.append({"method": name} | rule)
     if not given and methods and not flags["speculative_config"]:
-        raise UsageError("--method none drafts nothing, so there is nothing to foretell: name a drafter, or leave it out")
-    given += [options.parse_json("--speculative-config", text) for text in flags["speculative_config"] or ()]
+        raise UsageError(
+            "--method none drafts nothing, so there is nothing to foretell: name a "
+            "drafter, or leave it out"
+        )
+    given += [
+        options.parse_json("--speculative-config", text)
+        for text in flags["speculative_config"] or ()
+    ]
     found: list[SpeculativeConfig] = []
     for config in map(SpeculativeConfig.from_dict, given or [_usual(flags) | rule]):
         if all(_drafter(config) != _drafter(other) for other in found):
             found.append(config)
     if any(config.method == "none" or config.num_speculative_tokens == 0 for config in found):
-        raise UsageError("--speculative-config names no method, or a length of 0, so nothing would be drafted")
+        raise UsageError(
+            "--speculative-config names no method, or a length of 0, so nothing would be drafted"
+        )
     for config in found:
         check_config(config)
     if flags["num_speculative_tokens"] and all(config.spec.adapts for config in found):
-        raise UsageError("-k is a draft length, and auto chooses its own in every round: leave one of them out")
-    if flags["num_speculative_tokens"] and all(config.shape is not None for config in found) and not flags["tree"]:
-        raise UsageError("-k is the length of a chain, and all drafters have trees: leave one of them out")
+        raise UsageError(
+            "-k is a draft length, and auto chooses its own in every round: leave one of them out"
+        )
+    if (
+        flags["num_speculative_tokens"]
+        and all(config.shape is not None for config in found)
+        and not flags["tree"]
+    ):
+        raise UsageError(
+            "-k is the length of a chain, and all drafters have trees: leave one of them out"
+        )
     return found
 
 
 def _usual(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """What `generate` drafts with; for what `auto` does not take, prompt lookup, one of its drafters."""
-    fixed = flags["rule"] or flags["tree"] or flags["num_speculative_tokens"] or flags["batch"] not in (None, "1")
+    """What `generate` drafts with; for what `auto` does not take, prompt lookup, one of its
+    drafters."""
+    fixed = (
+        flags["rule"]
+        or flags["tree"]
+        or flags["num_speculative_tokens"]
+        or flags["batch"] not in (None, "1")
+    )
     return {"method": options.DEFAULT_METHOD} if fixed else options.usual_method(flags["target"])
 
 
 def _drafter(config: Any) -> dict[str, Any]:
-    """What a configuration says but for the draft length: all lengths are foretold of one drafter."""
-    return {key: value for key, value in config.as_dict().items() if key != "num_speculative_tokens"}
+    """What a configuration says but for the draft length: all lengths are foretold of one
+    drafter."""
+    return {
+        key: value for key, value in config.as_dict().items() if key != "num_speculative_tokens"
+    }
 
 
 def lengths_of(flags: Mapping[str, Any]) -> list[int]:
-    """The draft lengths to foretell: those of -k, or a range of them; and what configurations name themselves."""
+    """The draft lengths to foretell: those of -k, or a range of them; and what configurations name
+    themselves."""
     from draftproof.plan.plan import LENGTHS
 
-    whole = [options.parse_json("--speculative-config", text) for text in flags["speculative_config"] or ()]
+    whole = [
+        options.parse_json("--speculative-config", text)
+        for text in flags["speculative_config"] or ()
+    ]
     named = [config.get("num_speculative_tokens", -1) for config in whole if "tree" not in config]
     return sorted({*(flags["num_speculative_tokens"] or LENGTHS), *(k for k in named if k > 0)})
 
@@ -272,7 +378,9 @@ def _check_shapes(flags: Mapping[str, Any], asked: Sequence[Any]) -> None:
     from draftproof.plan.whole import takes_tree
 
     if flags["tree"] and not any(map(takes_tree, asked)):
-        raise UsageError("--tree is for drafters that take a shape, and none of these does: leave it out")
+        raise UsageError(
+            "--tree is for drafters that take a shape, and none of these does: leave it out"
+        )
     for shape in flags["tree"] or ():
         if shape != BEST:
             TreeShape.parse(shape)
@@ -292,7 +400,9 @@ def _from_models(flags: Mapping[str, Any]) -> dict[str, Any]:
     items = items_of(flags)
     check_asked(asked, items, lengths, sizes, flags["answers"], turns)
     target, drafts = load_target(flags, asked)
-    prompts = encode(items, target.tokenizer, target.vocab_size, target.max_length, params.max_tokens or 0)
+    prompts = encode(
+        items, target.tokenizer, target.vocab_size, target.max_length, params.max_tokens or 0
+    )
     with telling() as progress:
         return plan_speculation(
             *(target, asked, prompts, params),

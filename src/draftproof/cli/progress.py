@@ -1,7 +1,9 @@
-"""A bar on standard error for long work; without a terminal, a line now and then, so that a log shows life too.
+"""A bar on standard error for long work; without a terminal, a line now and then, so that a log
+shows life too.
 
-A count that goes back, or has another total, is a new one: it gets a bar, or a line, of its own at once. Work that cannot say
-how far it is, as loading a model, is told of once it has taken two seconds.
+A count that goes back, or has another total, is a new one: it gets a bar, or a line, of its own at
+once. Work that cannot say how far it is, as loading a model, is told of once it has taken two
+seconds.
 """
 
 from __future__ import annotations
@@ -20,31 +22,52 @@ WORDS = 40
 
 @contextmanager
 def telling() -> Iterator[Callable[[str, int, int], None]]:
-    """Yields a function (what begins, pieces done, pieces in all). It draws only when called, so it costs no measured run."""
+    """Yields a function (what begins, pieces done, pieces in all). It draws only when called, so it
+    costs no measured run."""
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
     console = Console(stderr=True)
     if not console.is_terminal:
         yield _lines()
         return
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TaskProgressColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=20),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+    )
     is_new = _new_counts()
     with Progress(*columns, console=console, transient=True, auto_refresh=False) as bar:
         task = bar.add_task("", total=None, visible=False)
 
         def tell(what: str, done: int, total: int) -> None:
             if is_new(done, total):
-                bar.reset(task, total=total, description=_cut(what))  # or the time left would be reckoned from the count before
-            bar.update(task, completed=done, total=total, description=_cut(what), visible=True, refresh=True)
+                bar.reset(
+                    task, total=total, description=_cut(what)
+                )  # or the time left would be reckoned from the count before
+            bar.update(
+                task,
+                completed=done,
+                total=total,
+                description=_cut(what),
+                visible=True,
+                refresh=True,
+            )
 
         yield tell
 
 
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
-    """Tell of `what` while it lasts, from QUIET_SECONDS on: a turning sign with the time that has passed; without a terminal
-    one line. A thread does so, for the work itself calls nobody."""
+    """Tell of `what` while it lasts, from QUIET_SECONDS on: a turning sign with the time that has
+    passed; without a terminal one line. A thread does so, for the work itself calls nobody."""
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -77,7 +100,8 @@ def waiting(what: str) -> Iterator[None]:
 
 
 def _new_counts() -> Callable[[int, int], bool]:
-    """A function that says whether (done, total) belongs to another count than the last it was asked about."""
+    """A function that says whether (done, total) belongs to another count than the last it was
+    asked about."""
     before = (0, -1)
 
     def is_new(done: int, total: int) -> bool:

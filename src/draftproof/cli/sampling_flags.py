@@ -1,4 +1,5 @@
-"""The flags of sampling, made from the table of parameters; one that is not given stays None and is left out."""
+"""The flags of sampling, made from the table of parameters; one that is not given stays None and is
+left out."""
 
 from __future__ import annotations
 
@@ -28,9 +29,17 @@ def _flags(role: str) -> Flags:
 
 def _flag(name: str, flag: Flag) -> tuple[Any, Any]:
     option = typer.Option(
-        f"--{name.replace('_', '-')}", metavar=flag.metavar, help=flag.help, rich_help_panel=PANEL, show_default=False
+        f"--{name.replace('_', '-')}",
+        metavar=flag.metavar,
+        help=flag.help,
+        rich_help_panel=PANEL,
+        show_default=False,
     )
-    return (Annotated[bool, option], False) if flag.kind is bool else (Annotated[flag.kind | None, option], None)
+    return (
+        (Annotated[bool, option], False)
+        if flag.kind is bool
+        else (Annotated[flag.kind | None, option], None)
+    )
 
 
 LAW_FLAGS = _flags("law")

@@ -27,10 +27,20 @@ Host = Annotated[
         help="Where to listen; 0.0.0.0 for everybody. Default: 127.0.0.1, this machine alone.",
     ),
 ]
-Port = Annotated[int, flag_of(SERVER, "--port", metavar="N", min=0, max=65535, help="Default: 8000; 0 takes a free one.")]
+Port = Annotated[
+    int,
+    flag_of(
+        SERVER, "--port", metavar="N", min=0, max=65535, help="Default: 8000; 0 takes a free one."
+    ),
+]
 Name = Annotated[
     str | None,
-    flag_of(SERVER, "--served-model-name", metavar="NAME", help="What clients call the model. Default: the target's name."),
+    flag_of(
+        SERVER,
+        "--served-model-name",
+        metavar="NAME",
+        help="What clients call the model. Default: the target's name.",
+    ),
 ]
 Key = Annotated[
     str | None,
@@ -41,11 +51,20 @@ Key = Annotated[
         help=f"What clients must show. Default: {KEY_VARIABLE}, or nothing where it is not set.",
     ),
 ]
-MaxSeqs = Annotated[int, flag_of(SERVER, "--max-num-seqs", metavar="N", min=1, help="Texts written at a time. Default: 16.")]
+MaxSeqs = Annotated[
+    int,
+    flag_of(
+        SERVER, "--max-num-seqs", metavar="N", min=1, help="Texts written at a time. Default: 16."
+    ),
+]
 MaxQueue = Annotated[
     int,
     flag_of(
-        SERVER, "--max-queue", metavar="N", min=0, help="Texts that may wait; a request beyond them is told 429. Default: 256."
+        SERVER,
+        "--max-queue",
+        metavar="N",
+        min=0,
+        help="Texts that may wait; a request beyond them is told 429. Default: 256.",
     ),
 ]
 Piece = Annotated[
@@ -55,7 +74,10 @@ Piece = Annotated[
         "--max-prompt-piece",
         metavar="N",
         min=16,
-        help="Most tokens of long prompts read in one round, so that other texts go on meanwhile. Default: 512.",
+        help=(
+            "Most tokens of long prompts read in one round, so that other texts go on "
+            "meanwhile. Default: 512."
+        ),
     ),
 ]
 Prefixes = Annotated[
@@ -65,16 +87,30 @@ Prefixes = Annotated[
         "--prefix-cache-mb",
         metavar="N",
         min=0,
-        help="Memory for what was read before, so that like beginnings are read once; 0 for none. Default: 1024.",
+        help=(
+            "Memory for what was read before, so that like beginnings are read once; 0 for "
+            "none. Default: 1024."
+        ),
     ),
 ]
 MaxBody = Annotated[
-    int, flag_of(SERVER, "--max-body-mb", metavar="N", min=1, max=1024, help="Longest request taken. Default: 8.")
+    int,
+    flag_of(
+        SERVER,
+        "--max-body-mb",
+        metavar="N",
+        min=1,
+        max=1024,
+        help="Longest request taken. Default: 8.",
+    ),
 ]
 Timeout = Annotated[
     float | None,
     flag_of(
-        SERVER, "--request-timeout", metavar="SECONDS", help="Longest a request may take, waiting included. Default: no limit."
+        SERVER,
+        "--request-timeout",
+        metavar="SECONDS",
+        help="Longest a request may take, waiting included. Default: no limit.",
     ),
 ]
 Parser = Annotated[
@@ -83,7 +119,10 @@ Parser = Annotated[
         SERVER,
         "--tool-call-parser",
         metavar="NAME",
-        help="How the model writes calls of tools: hermes or llama3_json. Default: as its chat template shows.",
+        help=(
+            "How the model writes calls of tools: hermes or llama3_json. Default: as its "
+            "chat template shows."
+        ),
     ),
 ]
 
@@ -129,7 +168,11 @@ def execute(flags: Mapping[str, Any]) -> None:
 
         app = create_app(decoder, settings)
         host, port = bound.getsockname()[:2]
-        print(f"serving {settings.model} at http://{f'[{host}]' if ':' in host else host}:{port}", file=sys.stderr, flush=True)
+        print(
+            f"serving {settings.model} at http://{f'[{host}]' if ':' in host else host}:{port}",
+            file=sys.stderr,
+            flush=True,
+        )
         run(app, bound)
 
 

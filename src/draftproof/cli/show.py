@@ -1,4 +1,5 @@
-"""Text as it comes, with `--show` each stretch by its origin: in colours on a terminal, in brackets elsewhere."""
+"""Text as it comes, with `--show` each stretch by its origin: in colours on a terminal, in brackets
+elsewhere."""
 
 from __future__ import annotations
 
@@ -12,7 +13,12 @@ from draftproof.core.records import Origin
 if TYPE_CHECKING:
     from draftproof.decode.result import Completion
 
-STYLES: dict[Origin, str] = {"draft": "green", "replacement": "bold red", "bonus": "bold blue", "plain": "dim"}
+STYLES: dict[Origin, str] = {
+    "draft": "green",
+    "replacement": "bold red",
+    "bonus": "bold blue",
+    "plain": "dim",
+}
 BRACKETS: dict[Origin, tuple[str, str]] = {
     "draft": ("[", "]"),
     "replacement": ("<", ">"),
@@ -28,7 +34,8 @@ MEANING: dict[Origin, str] = {
 
 
 class Writer:
-    """Writes pieces to `out` (default: standard output) as they come. origins: tell them apart, with a legend first."""
+    """Writes pieces to `out` (default: standard output) as they come. origins: tell them apart,
+    with a legend first."""
 
     def __init__(self, *, origins: bool, out: TextIO | None = None) -> None:
         self._out = sys.stdout if out is None else out
@@ -55,7 +62,9 @@ class Writer:
             self._at_line_start = True
 
     def _legend(self) -> None:
-        self._write("  ".join(self._marked(meaning, origin) for origin, meaning in MEANING.items()) + "\n\n")
+        self._write(
+            "  ".join(self._marked(meaning, origin) for origin, meaning in MEANING.items()) + "\n\n"
+        )
 
     def _write(self, text: str) -> None:
         self._out.write(text)
@@ -78,12 +87,16 @@ def _has_colours(out: TextIO) -> bool:
     return Console(file=out).color_system is not None
 
 
-def stretches(output: Completion, tokenizer: Any, skip_special_tokens: bool) -> Iterator[tuple[str, Origin]]:
+def stretches(
+    output: Completion, tokenizer: Any, skip_special_tokens: bool
+) -> Iterator[tuple[str, Origin]]:
     """The text of a finished sample in stretches of one origin; joined, they are the text."""
     from draftproof.decode.text import Detokenizer
 
     detokenizer, written = Detokenizer(tokenizer, skip_special_tokens=skip_special_tokens), 0
-    for origin, group in groupby(zip(output.origins, output.token_ids, strict=True), key=lambda pair: pair[0]):
+    for origin, group in groupby(
+        zip(output.origins, output.token_ids, strict=True), key=lambda pair: pair[0]
+    ):
         for _, token in group:
             detokenizer.push(token)
         end = min(len(detokenizer.text), len(output.text))

@@ -1,4 +1,5 @@
-"""`generate --compare` on the screen: a progress bar, both texts where they differ, the table, and what agrees."""
+"""`generate --compare` on the screen: a progress bar, both texts where they differ, the table, and
+what agrees."""
 
 from __future__ import annotations
 
@@ -20,9 +21,13 @@ DEFAULT_REPEAT = 3
 
 
 def run_comparison(
-    decoder: SpeculativeDecoder, prompt: Sequence[int], params: SamplingParams, flags: Mapping[str, Any]
+    decoder: SpeculativeDecoder,
+    prompt: Sequence[int],
+    params: SamplingParams,
+    flags: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Both arms with a progress bar, their texts and figures; the whole as a dictionary ready for JSON.
+    """Both arms with a progress bar, their texts and figures; the whole as a dictionary ready for
+    JSON.
 
     The record, if one is asked for, is the speculative arm's first run."""
     repeat = flags["repeat"] or DEFAULT_REPEAT
@@ -38,17 +43,24 @@ def run_comparison(
 
 @contextmanager
 def _progress(total: int) -> Iterator[Callable[[str], None]]:
-    """A bar on standard error, moved by calling what this yields; it is drawn between runs only, so it costs none of them."""
+    """A bar on standard error, moved by calling what this yields; it is drawn between runs only, so
+    it costs none of them."""
     from rich.console import Console
     from rich.progress import Progress
 
     console = Console(stderr=True)
-    with Progress(console=console, transient=True, auto_refresh=False, disable=not console.is_terminal) as progress:
+    with Progress(
+        console=console, transient=True, auto_refresh=False, disable=not console.is_terminal
+    ) as progress:
         task, begun = progress.add_task("", total=total), count()
-        yield lambda arm: progress.update(task, completed=next(begun), description=arm, refresh=True)
+        yield lambda arm: progress.update(
+            task, completed=next(begun), description=arm, refresh=True
+        )
 
 
-def _print(comparison: Comparison, decoder: SpeculativeDecoder, params: SamplingParams, *, origins: bool) -> None:
+def _print(
+    comparison: Comparison, decoder: SpeculativeDecoder, params: SamplingParams, *, origins: bool
+) -> None:
     """Texts (both where they differ), table, and what agrees, on standard output."""
     from rich.console import Console
 

@@ -1,7 +1,7 @@
 """`draftproof simulate`: what a draft would bring, from acceptance and cost alone; no model is run.
 
-`batch` (the default) is a roofline model of a real card and models over the batch size; `generation` plays rounds by chance.
-"""
+`batch` (the default) is a roofline model of a real card and models over the batch size;
+`generation` plays rounds by chance."""
 
 from __future__ import annotations
 
@@ -14,7 +14,15 @@ if TYPE_CHECKING:
     from draftproof.report.result import Result
 
 BATCH_ONLY = ("batch", "context", "card", "target", "draft", "overhead_ms", "draft_context")
-GENERATION_ONLY = ("acceptance", "draft_ms", "target_ms", "tokens", "simulations", "verify_curve", "seed")
+GENERATION_ONLY = (
+    "acceptance",
+    "draft_ms",
+    "target_ms",
+    "tokens",
+    "simulations",
+    "verify_curve",
+    "seed",
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -26,49 +34,96 @@ def simulate(
     mode: Annotated[
         str,
         typer.Argument(
-            help="`batch`: speedup on a GPU over the batch size; `generation`: rounds of one text played by chance."
+            help=(
+                "`batch`: speedup on a GPU over the batch size; `generation`: rounds of one "
+                "text played by chance."
+            )
         ),
     ] = "batch",
-    alpha: Annotated[list[float] | None, typer.Option(help="Share of drafted tokens that are accepted; repeatable.")] = None,
+    alpha: Annotated[
+        list[float] | None,
+        typer.Option(help="Share of drafted tokens that are accepted; repeatable."),
+    ] = None,
     num_speculative_tokens: Annotated[
         int | None,
         typer.Option(
-            "--num-speculative-tokens", "-k", help="Most tokens drafted at a time. Default: 5; the best one for batch."
+            "--num-speculative-tokens",
+            "-k",
+            help="Most tokens drafted at a time. Default: 5; the best one for batch.",
         ),
     ] = None,
-    batch: Annotated[list[int] | None, typer.Option(help="batch: how many texts are decoded together; repeatable.")] = None,
-    context: Annotated[list[int] | None, typer.Option(help="batch: tokens each text has so far; repeatable.")] = None,
+    batch: Annotated[
+        list[int] | None,
+        typer.Option(help="batch: how many texts are decoded together; repeatable."),
+    ] = None,
+    context: Annotated[
+        list[int] | None, typer.Option(help="batch: tokens each text has so far; repeatable.")
+    ] = None,
     card: Annotated[str | None, typer.Option(help="batch: the GPU. Default: H100-SXM.")] = None,
-    target: Annotated[str | None, typer.Option(help="batch: the target. Default: Llama-3.1-8B.")] = None,
-    draft: Annotated[str | None, typer.Option(help="batch: the draft model. Default: Llama-3.2-1B.")] = None,
+    target: Annotated[
+        str | None, typer.Option(help="batch: the target. Default: Llama-3.1-8B.")
+    ] = None,
+    draft: Annotated[
+        str | None, typer.Option(help="batch: the draft model. Default: Llama-3.2-1B.")
+    ] = None,
     overhead_ms: Annotated[
-        float | None, typer.Option(help="batch: fixed milliseconds of a forward pass. Default: 0.1.")
+        float | None,
+        typer.Option(help="batch: fixed milliseconds of a forward pass. Default: 0.1."),
     ] = None,
     draft_context: Annotated[
-        int | None, typer.Option(help="batch: tokens of context that the draft model reads at most. Default: all.")
+        int | None,
+        typer.Option(
+            help="batch: tokens of context that the draft model reads at most. Default: all."
+        ),
     ] = None,
     acceptance: Annotated[
         str | None,
-        typer.Option(help="generation: position:0.9,0.7, markov:EASY,HARD,STAY or replay:rounds.jsonl, in place of --alpha."),
+        typer.Option(
+            help=(
+                "generation: position:0.9,0.7, markov:EASY,HARD,STAY or replay:rounds.jsonl, "
+                "in place of --alpha."
+            )
+        ),
     ] = None,
-    draft_ms: Annotated[float | None, typer.Option(help="generation: milliseconds of a draft step. Default: 5.")] = None,
+    draft_ms: Annotated[
+        float | None, typer.Option(help="generation: milliseconds of a draft step. Default: 5.")
+    ] = None,
     target_ms: Annotated[
-        float | None, typer.Option(help="generation: milliseconds of a target pass over one token. Default: 100.")
+        float | None,
+        typer.Option(
+            help="generation: milliseconds of a target pass over one token. Default: 100."
+        ),
     ] = None,
     verify_curve: Annotated[
         str | None,
         typer.Option(
-            help="generation: time of target passes by their tokens, as 1:1,4:1.1. Default: more tokens cost nothing."
+            help=(
+                "generation: time of target passes by their tokens, as 1:1,4:1.1. Default: "
+                "more tokens cost nothing."
+            )
         ),
     ] = None,
-    tokens: Annotated[int | None, typer.Option(help="generation: tokens of a text. Default: 100.")] = None,
-    simulations: Annotated[int | None, typer.Option(help="generation: how many texts are played. Default: 50.")] = None,
-    seed: Annotated[int | None, typer.Option(help="generation: seed of all randomness. Default: 0.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Draw the figure into this folder, as PNG and SVG.", file_okay=False)] = None,
+    tokens: Annotated[
+        int | None, typer.Option(help="generation: tokens of a text. Default: 100.")
+    ] = None,
+    simulations: Annotated[
+        int | None, typer.Option(help="generation: how many texts are played. Default: 50.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="generation: seed of all randomness. Default: 0.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Draw the figure into this folder, as PNG and SVG.", file_okay=False),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
     """Tell what a draft would bring, from acceptance and cost alone."""
-    given = {key: value for key, value in locals().items() if key not in ("mode", "out", "json") and value not in (None, [])}
+    given = {
+        key: value
+        for key, value in locals().items()
+        if key not in ("mode", "out", "json") and value not in (None, [])
+    }
     from draftproof.report.figures import check_plotting, save_figure
     from draftproof.report.tables import json_line, print_result
 
@@ -84,7 +139,8 @@ def simulate(
 
 
 def simulate_result(mode: str, given: dict[str, Any]) -> Result:
-    """The simulation that `mode` names, with the options that were given; one that belongs to the other mode is refused."""
+    """The simulation that `mode` names, with the options that were given; one that belongs to the
+    other mode is refused."""
     from draftproof.errors import UsageError
 
     if mode not in ("batch", "generation"):
@@ -121,7 +177,9 @@ def _generation(given: dict[str, Any]) -> Result:
     from draftproof.simulate.sweep import ACCEPTANCE_RATES
 
     length = given.get("num_speculative_tokens")
-    curve: Any = parse_curve(given["verify_curve"], "--verify-curve") if "verify_curve" in given else None
+    curve: Any = (
+        parse_curve(given["verify_curve"], "--verify-curve") if "verify_curve" in given else None
+    )
     common = (
         given.get("tokens", 100),
         given.get("simulations", 50),
@@ -131,7 +189,9 @@ def _generation(given: dict[str, Any]) -> Result:
         given.get("seed", 0),
     )
     if "acceptance" not in given:
-        return generation_result(given.get("alpha", ACCEPTANCE_RATES), 5 if length is None else length, *common)
+        return generation_result(
+            given.get("alpha", ACCEPTANCE_RATES), 5 if length is None else length, *common
+        )
     if "alpha" in given:
         raise UsageError("--acceptance takes the place of --alpha; give one of them")
     from draftproof.simulate.records import parse_acceptance

@@ -1,4 +1,5 @@
-"""One run of `generate`: text as it comes, rounds recorded as they happen, a line of figures on standard error."""
+"""One run of `generate`: text as it comes, rounds recorded as they happen, a line of figures on
+standard error."""
 
 from __future__ import annotations
 
@@ -16,7 +17,10 @@ from draftproof.decode.result import Completion, Result
 
 
 def run_once(
-    decoder: SpeculativeDecoder, prompt: Sequence[int], params: SamplingParams, flags: Mapping[str, Any]
+    decoder: SpeculativeDecoder,
+    prompt: Sequence[int],
+    params: SamplingParams,
+    flags: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Generate, show, record; the run as a dictionary ready for JSON."""
     with ExitStack() as open_things:
@@ -27,7 +31,9 @@ def run_once(
             on_round = recorder.round
         stream = decoder.stream(prompt, params, on_round=on_round)
         open_things.callback(stream.close)
-        result = _drain(stream, Writer(origins=flags["show"]) if flags["show"] or not flags["as_json"] else None)
+        result = _drain(
+            stream, Writer(origins=flags["show"]) if flags["show"] or not flags["as_json"] else None
+        )
     for output in result.outputs:
         print(summary(output, result.seed), file=sys.stderr)
     outputs = [as_dict(output) for output in result.outputs]
@@ -50,7 +56,9 @@ def _drain(stream: Any, writer: Writer | None) -> Result:
             writer.line_end()
 
 
-def record_header(decoder: SpeculativeDecoder, prompt: Sequence[int], params: SamplingParams) -> RecordHeader:
+def record_header(
+    decoder: SpeculativeDecoder, prompt: Sequence[int], params: SamplingParams
+) -> RecordHeader:
     """The header of this run's `rounds.jsonl`."""
     return header_for(decoder, prompt, params)
 
@@ -63,7 +71,9 @@ def as_dict(output: Completion) -> dict[str, Any]:
         "origins": output.origins,
         "finish_reason": output.finish_reason,
         "stop_reason": output.stop_reason,
-        "logprobs": None if output.logprobs is None else [asdict(entry) for entry in output.logprobs],
+        "logprobs": None
+        if output.logprobs is None
+        else [asdict(entry) for entry in output.logprobs],
         "tokens_per_second": output.tokens_per_second,
         "decode_tokens_per_second": output.decode_tokens_per_second,
         "seconds": output.seconds,
@@ -94,6 +104,14 @@ def monitor_line(seen: Mapping[str, Any]) -> str:
     """What the monitor saw, in words."""
     if seen["exact"] is None:
         return f"monitor: {seen['note']}"
-    z = "" if seen["acceptance_z"] is None else f", accepted drafts {seen['acceptance_z']:+.1f} standard deviations off"
-    said = "nothing against exactness" if seen["exact"] else f"NOT EXACT, likely {seen['likely_cause']}"
+    z = (
+        ""
+        if seen["acceptance_z"] is None
+        else f", accepted drafts {seen['acceptance_z']:+.1f} standard deviations off"
+    )
+    said = (
+        "nothing against exactness"
+        if seen["exact"]
+        else f"NOT EXACT, likely {seen['likely_cause']}"
+    )
     return f"monitor: {said} in {seen['num_tokens']} tokens (p {seen['p_value']:.2g}{z})"

@@ -1,4 +1,5 @@
-"""`draftproof train`: draft heads and draft models for a target, from text the target wrote itself."""
+"""`draftproof train`: draft heads and draft models for a target, from text the target wrote
+itself."""
 
 from __future__ import annotations
 
@@ -15,7 +16,10 @@ from draftproof.errors import UsageError
 
 def register(app: typer.Typer) -> None:
     """Add the group of commands to `app`."""
-    group = typer.Typer(help="Train draft heads and draft models on text the target wrote itself.", no_args_is_help=True)
+    group = typer.Typer(
+        help="Train draft heads and draft models on text the target wrote itself.",
+        no_args_is_help=True,
+    )
     group.command("prompts")(prompts)
     group.command("data")(data)
     for method in ("medusa", "eagle", "eagle3"):
@@ -25,15 +29,32 @@ def register(app: typer.Typer) -> None:
 
 
 def prompts(
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="File to write; the same command goes on where it ended.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", metavar="FILE", help="File to write; the same command goes on where it ended."
+        ),
+    ],
     count: Annotated[
-        int, typer.Option("--count", metavar="N", min=1, help="Begin N questions; poor ones are left out.")
+        int,
+        typer.Option(
+            "--count", metavar="N", min=1, help="Begin N questions; poor ones are left out."
+        ),
     ] = 1000,
     target: options.Target = None,
-    max_tokens: Annotated[int, typer.Option("--max-tokens", metavar="N", min=1, help="Leave longer questions out.")] = 96,
-    temperature: Annotated[float, typer.Option("--temperature", metavar="X", min=0, help="How random questions are.")] = 0.9,
-    batch_size: Annotated[int, typer.Option("--batch-size", metavar="N", min=1, help="Write N questions side by side.")] = 32,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Another seed gives other questions.")] = 0,
+    max_tokens: Annotated[
+        int, typer.Option("--max-tokens", metavar="N", min=1, help="Leave longer questions out.")
+    ] = 96,
+    temperature: Annotated[
+        float, typer.Option("--temperature", metavar="X", min=0, help="How random questions are.")
+    ] = 0.9,
+    batch_size: Annotated[
+        int,
+        typer.Option("--batch-size", metavar="N", min=1, help="Write N questions side by side."),
+    ] = 32,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", min=0, help="Another seed gives other questions.")
+    ] = 0,
     dtype: options.Dtype = "auto",
     device: options.Device = "auto",
     threads: options.Threads = None,
@@ -57,8 +78,13 @@ def prompts(
     )
     with telling() as tell:
         how = Inventing(count, temperature, max_tokens, seed, batch_size)
-        kept = invent(model, model.tokenizer, how, out, lambda done, total: tell("questions", done, total))
-    typer.echo(f"{kept} prompts are in {out}, poor ones left out; next: draftproof train data --data {out} --out texts")
+        kept = invent(
+            model, model.tokenizer, how, out, lambda done, total: tell("questions", done, total)
+        )
+    typer.echo(
+        f"{kept} prompts are in {out}, poor ones left out; next: draftproof train data "
+        f"--data {out} --out texts"
+    )
 
 
 def data(
@@ -72,7 +98,9 @@ def data(
     temperature: flags.Temperatures = None,
     batch_size: flags.BatchSize = 32,
     part: flags.Part = "1/1",
-    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Another seed gives other answers.")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", min=0, help="Another seed gives other answers.")
+    ] = 0,
     dtype: options.Dtype = "auto",
     device: options.Device = "auto",
     threads: options.Threads = None,
@@ -88,7 +116,13 @@ def data(
     check_folder("--out", out)
     number, parts = _part(part)
     given = {"temperatures": tuple(temperature)} if temperature else {}
-    how = Writing(max_tokens=max_tokens, max_prompt_tokens=max_prompt_tokens, seed=seed, batch_size=batch_size, **given)
+    how = Writing(
+        max_tokens=max_tokens,
+        max_prompt_tokens=max_prompt_tokens,
+        seed=seed,
+        batch_size=batch_size,
+        **given,
+    )
     prompts = gather(data, kinds=builtin or (), limit=limit)
     mine = [prompt for index, prompt in enumerate(prompts) if index % parts == number]
     model, _ = load_target(
@@ -100,7 +134,9 @@ def data(
             "trust_remote_code": trust_remote_code,
         }
     )
-    writer = TextWriter(out, how.about(model), model.vocab_size, "" if parts == 1 else f"part{number + 1}of{parts}-")
+    writer = TextWriter(
+        out, how.about(model), model.vocab_size, "" if parts == 1 else f"part{number + 1}of{parts}-"
+    )
     with telling() as tell:
         write_answers(model, model.tokenizer, mine, writer, how, answers_told(tell), warn)
     typer.echo(f"{len(writer.done)} answers are in {out}")

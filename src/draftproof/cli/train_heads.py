@@ -1,4 +1,5 @@
-"""`draftproof train medusa`, `eagle`, `eagle3` and `draft`: from texts, or from prompts that the target answers first."""
+"""`draftproof train medusa`, `eagle`, `eagle3` and `draft`: from texts, or from prompts that the
+target answers first."""
 
 from __future__ import annotations
 
@@ -49,7 +50,9 @@ def trainer(method: str) -> Any:
     ) -> int:
         from draftproof.train.loop import Settings
 
-        recipe = _recipe(method, start, (draft_vocab_size, num_heads, hidden_layer, intermediate_size, begin))
+        recipe = _recipe(
+            method, start, (draft_vocab_size, num_heads, hidden_layer, intermediate_size, begin)
+        )
         settings = Settings(
             steps=steps,
             batch_size=batch_size,
@@ -65,7 +68,8 @@ def trainer(method: str) -> Any:
         )
         where = {"target": target, "dtype": dtype, "device": device, "threads": threads}
         where["trust_remote_code"] = trust_remote_code
-        return _train(where, recipe, settings, out, data, limit, max_length, flags.kept_states(cache, cache_gb))
+        states = flags.kept_states(cache, cache_gb)
+        return _train(where, recipe, settings, out, data, limit, max_length, states)
 
     return command
 
@@ -115,7 +119,15 @@ def _train(
             told = partial(progress, "hidden states written, texts")
             kept = Cache(cache[0], int(cache[1] * 1e9), partial(typer.echo, err=True), told)
         trained = train_head(
-            model, texts, recipe, settings, out, tell=show_look, warn=warn, about_texts={"written": written}, cache=kept
+            model,
+            texts,
+            recipe,
+            settings,
+            out,
+            tell=show_look,
+            warn=warn,
+            about_texts={"written": written},
+            cache=kept,
         )
     typer.echo(f"the head is in {out}, its card in {out / 'card.md'}")
     return _faults(trained.faults)
@@ -150,7 +162,10 @@ def draft(
     from draftproof.train.loop import Settings
 
     if layers is not None and start is not None:
-        raise UsageError("--layers are of the target, and --start begins with another model: leave one of them out")
+        raise UsageError(
+            "--layers are of the target, and --start begins with another model: leave "
+            "one of them out"
+        )
     settings = Settings(
         steps=steps,
         batch_size=batch_size,
@@ -178,13 +193,23 @@ def draft(
     )
     check_layers(model, recipe)
     texts, written = _texts(model, data, prompts, out, limit, max_length)
-    trained = train_draft(model, texts, recipe, settings, out, tell=show_look, warn=warn, about_texts={"written": written})
+    trained = train_draft(
+        model,
+        texts,
+        recipe,
+        settings,
+        out,
+        tell=show_look,
+        warn=warn,
+        about_texts={"written": written},
+    )
     typer.echo(f"the draft model is in {out}, its card in {out / 'card.md'}")
     return _faults(trained.faults)
 
 
 def _asked(data: Path | None, limit: int | None) -> list[Any] | None:
-    """The prompts that are to be answered first; None where `data` is a folder of texts. UsageError: nothing usable there."""
+    """The prompts that are to be answered first; None where `data` is a folder of texts.
+    UsageError: nothing usable there."""
     from draftproof.train.mixture import gather
     from draftproof.train.store import read_about
 
@@ -195,10 +220,15 @@ def _asked(data: Path | None, limit: int | None) -> list[Any] | None:
 
 
 def _texts(
-    model: Any, data: Path | None, prompts: list[Any] | None, out: Path, limit: int | None, max_length: int
+    model: Any,
+    data: Path | None,
+    prompts: list[Any] | None,
+    out: Path,
+    limit: int | None,
+    max_length: int,
 ) -> tuple[list[Any], dict[str, Any]]:
-    """The texts to train on, at most `max_length` tokens long, and how they were written: those of the folder `data`, or the
-    target's answers to `prompts`, kept in a folder in `out`."""
+    """The texts to train on, at most `max_length` tokens long, and how they were written: those of
+    the folder `data`, or the target's answers to `prompts`, kept in a folder in `out`."""
     from draftproof.train.store import read_about, read_texts, shortened
 
     if prompts is None:
@@ -206,19 +236,24 @@ def _texts(
         about = read_about(data)
         if about["vocab_size"] != model.vocab_size:
             raise UsageError(
-                f"the texts in {data} are of a vocabulary of {about['vocab_size']}; {model.name} has {model.vocab_size}"
+                f"the texts in {data} are of a vocabulary of {about['vocab_size']}; "
+                f"{model.name} has {model.vocab_size}"
             )
         found = read_texts(data)[:limit]
     else:
         found, about = _answered(model, prompts, out / "texts")
     kept = shortened(found, max_length)
     if not kept:
-        raise UsageError(f"every prompt of the {len(found)} texts has {max_length - 1} tokens or more: raise --max-length")
+        raise UsageError(
+            f"every prompt of the {len(found)} texts has {max_length - 1} tokens or "
+            "more: raise --max-length"
+        )
     return kept, about
 
 
 def _answered(model: Any, prompts: list[Any], folder: Path) -> tuple[list[Any], dict[str, Any]]:
-    """The target's answers to `prompts`, those that are not in the folder yet written now, and what the folder says of them."""
+    """The target's answers to `prompts`, those that are not in the folder yet written now, and what
+    the folder says of them."""
     from draftproof.cli.progress import telling
     from draftproof.train.answers import Writing, write_answers
     from draftproof.train.store import TextWriter, read_about, read_texts
@@ -253,7 +288,13 @@ def show_look(look: Any) -> None:
     chances = " ".join(f"{chance:.2f}" for chance in look.acceptance.marginal)
     length = look.acceptance.mean_acceptance_length
     plan = "" if look.speedup is None else f", {look.speedup:.2f}x plain at {look.length} drafts"
-    typer.echo(f"step {look.step}: loss {look.loss:.3f}, held out {chances}, {length:.2f} tokens a round{plan}", err=True)
+    typer.echo(
+        (
+            f"step {look.step}: loss {look.loss:.3f}, held out {chances}, {length:.2f} "
+            f"tokens a round{plan}"
+        ),
+        err=True,
+    )
 
 
 def _faults(faults: Sequence[str]) -> int:

@@ -1,7 +1,8 @@
-"""What the parameters forbid by token id: biases, allowed and suppressed ids, bad words, EOS before `min_tokens`.
+"""What the parameters forbid by token id: biases, allowed and suppressed ids, bad words, EOS before
+`min_tokens`.
 
-The same object answers `forbids`, so a drafter can leave out a token that verification is certain to reject.
-"""
+The same object answers `forbids`, so a drafter can leave out a token that verification is certain
+to reject."""
 
 from __future__ import annotations
 
@@ -20,23 +21,41 @@ class Bans:
     """reads_history: whether what is forbidden depends on the tokens before."""
 
     def __init__(
-        self, params: SamplingParams, num_prompt_tokens: int, vocab_size: int, eos_token_ids: Sequence[int] = ()
+        self,
+        params: SamplingParams,
+        num_prompt_tokens: int,
+        vocab_size: int,
+        eos_token_ids: Sequence[int] = (),
     ) -> None:
         _check_ids(params, vocab_size)
         self._num_prompt_tokens, self._vocab_size = num_prompt_tokens, vocab_size
-        self._bias = {token: bias for token, bias in params.logit_bias.items() if bias not in (0, -math.inf)}
+        self._bias = {
+            token: bias for token, bias in params.logit_bias.items() if bias not in (0, -math.inf)
+        }
         single = {word[0] for word in params.bad_words_ids if len(word) == 1}
-        forbidden = single.union(params.suppress_tokens, (t for t, bias in params.logit_bias.items() if bias == -math.inf))
-        self._kept = None if params.allowed_token_ids is None else set(params.allowed_token_ids) - forbidden
+        forbidden = single.union(
+            params.suppress_tokens,
+            (t for t, bias in params.logit_bias.items() if bias == -math.inf),
+        )
+        self._kept = (
+            None if params.allowed_token_ids is None else set(params.allowed_token_ids) - forbidden
+        )
         self._forbidden = frozenset(forbidden)
         if self._kept == set() or len(forbidden) == vocab_size:
             raise UsageError(
-                "allowed_token_ids, suppress_tokens, bad_words_ids and logit_bias together leave no token to sample"
+                "allowed_token_ids, suppress_tokens, bad_words_ids and logit_bias "
+                "together leave no token to sample"
             )
-        self._ends = tuple(t for t in dict.fromkeys((*eos_token_ids, *params.stop_token_ids)) if 0 <= t < vocab_size)
+        self._ends = tuple(
+            t
+            for t in dict.fromkeys((*eos_token_ids, *params.stop_token_ids))
+            if 0 <= t < vocab_size
+        )
         self._min_tokens = params.min_tokens if self._ends else 0
         ends = forbidden.union(self._ends)
-        if self._min_tokens and (len(ends) == vocab_size if self._kept is None else self._kept <= ends):
+        if self._min_tokens and (
+            len(ends) == vocab_size if self._kept is None else self._kept <= ends
+        ):
             raise UsageError(
                 f"min_tokens is {params.min_tokens}, and every token left to sample ends the text: "
                 "allow one that does not, or leave min_tokens out"
@@ -66,7 +85,11 @@ class Bans:
         elif self._forbidden:
             x[:, self._arrays.get("forbidden", x, lambda: sorted(self._forbidden))] = -math.inf
         if self.reads_history:
-            here = [(i, token) for i, path in enumerate(paths) for token in self._forbidden_here(context, path)]
+            here = [
+                (i, token)
+                for i, path in enumerate(paths)
+                for token in self._forbidden_here(context, path)
+            ]
             if here:
                 rows, columns = zip(*here, strict=True)
                 x[index(x, rows), index(x, columns)] = -math.inf
@@ -94,7 +117,8 @@ class Bans:
 def _check_ids(params: SamplingParams, vocab_size: int) -> None:
     if params.bad_words:
         raise UsageError(
-            f"bad_words is {params.bad_words!r}, which needs a tokenizer: call resolve(tokenizer), or give bad_words_ids"
+            f"bad_words is {params.bad_words!r}, which needs a tokenizer: call "
+            "resolve(tokenizer), or give bad_words_ids"
         )
     named = {
         "logit_bias": params.logit_bias,
@@ -107,5 +131,6 @@ def _check_ids(params: SamplingParams, vocab_size: int) -> None:
         outside = [token for token in ids if token >= vocab_size]
         if outside:
             raise UsageError(
-                f"{name} has token id {outside[0]}; allowed: ids from 0 to {vocab_size - 1}, the model's vocabulary"
+                f"{name} has token id {outside[0]}; allowed: ids from 0 to "
+                f"{vocab_size - 1}, the model's vocabulary"
             )

@@ -1,10 +1,13 @@
-"""The best shape of a draft tree for a measured acceptance vector and measured costs: Sequoia's dynamic programme (2402.12374).
+"""The best shape of a draft tree for a measured acceptance vector and measured costs: Sequoia's
+dynamic programme (2402.12374).
 
-a_b is the chance that the b-th child of a node is the one accepted, the same at every node. A tree's expected tokens are then
-1 + the sum over its nodes of the product of a along the path, so children are added in place order and
+a_b is the chance that the b-th child of a node is the one accepted, the same at every node. A
+tree's expected tokens are then 1 + the sum over its nodes of the product of a along the path, so
+children are added in place order and
 T(m, l, b) = max over y of T(y, l, b - 1) + a_b max over b' of T(m - y, l - 1, b'), T(1, l, 0) = 1,
-for a tree of m nodes, the root (which is the pending token) included, at most l levels below the root and b children there.
-Where a_b depends on how many siblings there are, T is looked for once for each number of them.
+for a tree of m nodes, the root (which is the pending token) included, at most l levels below the
+root and b children there. Where a_b depends on how many siblings there are, T is looked for once
+for each number of them.
 """
 
 from __future__ import annotations
@@ -22,7 +25,8 @@ from draftproof.errors import UsageError
 
 @dataclass(frozen=True)
 class BestTree:
-    """shape: None when drafting does not pay. expected_tokens: of one round. seconds_per_token: by the costs given."""
+    """shape: None when drafting does not pay. expected_tokens: of one round. seconds_per_token: by
+    the costs given."""
 
     shape: TreeShape | None
     expected_tokens: float
@@ -34,7 +38,8 @@ Acceptance = Sequence[float] | Sequence[Sequence[float]]
 
 
 def expected_tokens_of_shape(acceptance: Acceptance, shape: TreeShape) -> float:
-    """1 + the sum over nodes of the chance that the node is reached; children beyond the vector are never accepted."""
+    """1 + the sum over nodes of the chance that the node is reached; children beyond the vector are
+    never accepted."""
     rows = _by_count(acceptance)
     reached = {ROOT: 1.0}
     for parent, children in shape.children.items():
@@ -52,11 +57,12 @@ def best_tree(
     max_nodes: int = 64,
     max_depth: int = 8,
 ) -> BestTree:
-    """The shape with the least (depth * draft_seconds + verify_seconds(nodes + 1)) / expected tokens.
+    """The shape with the least (depth * draft_seconds + verify_seconds(nodes + 1)) / expected
+    tokens.
 
-    acceptance: chances in [0, 1] that sum to at most 1, by place or for each number of siblings. draft_seconds: of one drafting
-    pass (one a level). verify_seconds: tokens in a target pass -> its seconds. max_nodes, max_depth: of drafted tokens.
-    UsageError for bad values."""
+    acceptance: chances in [0, 1] that sum to at most 1, by place or for each number of siblings.
+    draft_seconds: of one drafting pass (one a level). verify_seconds: tokens in a target pass ->
+    its seconds. max_nodes, max_depth: of drafted tokens. UsageError for bad values."""
     rows = _by_count(acceptance)
     _check(rows, draft_seconds, max_nodes, max_depth)
     value, split = _tables(rows)
@@ -64,7 +70,9 @@ def best_tree(
     for depth in range(1, max_depth + 1):
         for nodes in range(depth + 1, max_nodes + 2):
             tokens, width = value(nodes, depth)
-            rate = (depth * draft_seconds + verify_seconds(nodes)) / tokens if tokens > 0 else np.inf
+            rate = (
+                (depth * draft_seconds + verify_seconds(nodes)) / tokens if tokens > 0 else np.inf
+            )
             if rate < best.seconds_per_token * (1 - 1e-12):
                 best = BestTree(_shape(nodes, depth, width, split, value), tokens, rate)
     return best
@@ -83,8 +91,9 @@ def _by_count(acceptance: Acceptance) -> Rows:
 
 
 def _tables(rows: Rows) -> tuple[Value, Split]:
-    """value(m, l): (most expected tokens of m nodes in l levels, children of its root). split(m, l, b, k): (the same with the
-    first b of k children of the root, nodes left to the first b - 1 of them and the root). -inf where no such tree exists."""
+    """value(m, l): (most expected tokens of m nodes in l levels, children of its root). split(m, l,
+    b, k): (the same with the first b of k children of the root, nodes left to the first b - 1 of
+    them and the root). -inf where no such tree exists."""
 
     @cache
     def split(m: int, depth: int, b: int, k: int) -> tuple[float, int]:
@@ -93,7 +102,10 @@ def _tables(rows: Rows) -> tuple[Value, Split]:
         if m <= b or depth == 0:
             return -np.inf, 0
         chance = rows[k - 1][b - 1]
-        return max((split(y, depth, b - 1, k)[0] + _times(chance, value(m - y, depth - 1)[0]), y) for y in range(b, m))
+        return max(
+            (split(y, depth, b - 1, k)[0] + _times(chance, value(m - y, depth - 1)[0]), y)
+            for y in range(b, m)
+        )
 
     @cache
     def value(m: int, depth: int) -> tuple[float, int]:
@@ -116,7 +128,9 @@ def _shape(nodes: int, depth: int, width: int, split: Split, value: Value) -> Tr
         for node, m, left, b in level:
             for child_nodes in _children_sizes(m, left, b, split):
                 parents.append(node)
-                below.append((len(parents) - 1, child_nodes, left - 1, value(child_nodes, left - 1)[1]))
+                below.append(
+                    (len(parents) - 1, child_nodes, left - 1, value(child_nodes, left - 1)[1])
+                )
         level = below
     return TreeShape(tuple(parents))
 
@@ -134,13 +148,23 @@ def _children_sizes(m: int, depth: int, b: int, split: Split) -> list[int]:
 
 def _check(rows: Rows, draft_seconds: float, max_nodes: int, max_depth: int) -> None:
     if any(len(row) != k for k, row in enumerate(rows, 1)):
-        raise UsageError("acceptance by the number of siblings has k chances in its k-th row, for k = 1, 2, ...")
-    if not rows or any(not 0 <= a <= 1 for row in rows for a in row) or max(map(sum, rows)) > 1 + 1e-9:
+        raise UsageError(
+            "acceptance by the number of siblings has k chances in its k-th row, for k = 1, 2, ..."
+        )
+    if (
+        not rows
+        or any(not 0 <= a <= 1 for row in rows for a in row)
+        or max(map(sum, rows)) > 1 + 1e-9
+    ):
         said = list(rows[-1]) if rows else []
-        raise UsageError(f"acceptance is {said}; allowed: chances from 0 to 1 by place, at least one, sum at most 1")
+        raise UsageError(
+            f"acceptance is {said}; allowed: chances from 0 to 1 by place, at least one, "
+            "sum at most 1"
+        )
     if draft_seconds < 0:
         raise UsageError(f"draft_seconds is {draft_seconds}; allowed: from 0")
     if not 1 <= max_depth <= max_nodes <= MAX_NODES:
         raise UsageError(
-            f"max_depth {max_depth} and max_nodes {max_nodes}: allowed: 1 <= max_depth <= max_nodes <= {MAX_NODES}"
+            f"max_depth {max_depth} and max_nodes {max_nodes}: allowed: 1 <= max_depth "
+            f"<= max_nodes <= {MAX_NODES}"
         )

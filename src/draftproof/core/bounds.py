@@ -1,8 +1,10 @@
-"""What several drafts at one position can bring at most, and what each rule makes of them: closed forms in float64.
+"""What several drafts at one position can bring at most, and what each rule makes of them: closed
+forms in float64.
 
-Laws are vectors [vocab] that sum to 1. Every function is the probability that one of the drafts is the emitted token. The
-optimum is that of the transport problem: over all couplings of Y ~ target with the set of drafts, the greatest chance that
-Y is among them (SpecTr 2310.15141; min cut and its order by Hu et al. 2502.18779).
+Laws are vectors [vocab] that sum to 1. Every function is the probability that one of the drafts is
+the emitted token. The optimum is that of the transport problem: over all couplings of Y ~ target
+with the set of drafts, the greatest chance that Y is among them (SpecTr 2310.15141; min cut and its
+order by Hu et al. 2502.18779).
 """
 
 from __future__ import annotations
@@ -18,9 +20,11 @@ Vector = NDArray[np.float64]
 
 
 def iid_bound(target_law: ArrayLike, draft_law: ArrayLike, k: int) -> float:
-    """The optimum for k i.i.d. drafts: 1 + min over sets H of [target(H) - draft(H)^k], in O(V log V).
+    """The optimum for k i.i.d. drafts: 1 + min over sets H of [target(H) - draft(H)^k], in O(V log
+    V).
 
-    By max-flow min-cut; the minimum is attained on a prefix of the tokens ordered by draft/target, the largest first."""
+    By max-flow min-cut; the minimum is attained on a prefix of the tokens ordered by draft/target,
+    the largest first."""
     p, q = _laws(target_law, draft_law)
     k = int(checked_length("k", k, least=1))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -31,7 +35,8 @@ def iid_bound(target_law: ArrayLike, draft_law: ArrayLike, k: int) -> float:
 
 
 def rrs_iid_acceptance(target_law: ArrayLike, draft_law: ArrayLike, k: int) -> float:
-    """`rrs` with k i.i.d. siblings: 1 - prod_i (1 - sum min(P_i, q)), P_i the law that i rejections leave."""
+    """`rrs` with k i.i.d. siblings: 1 - prod_i (1 - sum min(P_i, q)), P_i the law that i rejections
+    leave."""
     p, q = _laws(target_law, draft_law)
     rejected = 1.0
     for _ in range(int(checked_length("k", k, least=1))):
@@ -52,7 +57,8 @@ def k_seq_acceptance(target_law: ArrayLike, draft_law: ArrayLike, k: int) -> flo
 
 
 def greedy_k_acceptance(target_law: ArrayLike, draft_law: ArrayLike, k: int) -> float:
-    """`greedy_k`: p(T) + sum outside T of min(p, q'), T the k - 1 likeliest tokens of the draft, q' the draft law without T."""
+    """`greedy_k`: p(T) + sum outside T of min(p, q'), T the k - 1 likeliest tokens of the draft, q'
+    the draft law without T."""
     p, q = _laws(target_law, draft_law)
     top = np.argsort(-q, kind="stable")[: int(checked_length("k", k, least=1)) - 1]
     rest = q.copy()
@@ -62,10 +68,11 @@ def greedy_k_acceptance(target_law: ArrayLike, draft_law: ArrayLike, k: int) -> 
 
 
 def gumbel_acceptance(target_law: ArrayLike, draft_law: ArrayLike) -> float:
-    """`gumbel` with one draft: sum_x 1 / sum_y max(p_y/p_x, q_y/q_x), between (1 - TV)/(1 + TV) and 1 - TV. O(V log V).
+    """`gumbel` with one draft: sum_x 1 / sum_y max(p_y/p_x, q_y/q_x), between (1 - TV)/(1 + TV) and
+    1 - TV. O(V log V).
 
-    The greater of p_y/p_x and q_y/q_x is the first where p_y/q_y is above p_x/q_x, so two running sums over the tokens in the
-    order of that ratio hold all the inner sums."""
+    The greater of p_y/p_x and q_y/q_x is the first where p_y/q_y is above p_x/q_x, so two running
+    sums over the tokens in the order of that ratio hold all the inner sums."""
     p, q = _laws(target_law, draft_law)
     p, q = p[(p > 0) | (q > 0)], q[(p > 0) | (q > 0)]
     with np.errstate(divide="ignore"):
@@ -79,5 +86,7 @@ def gumbel_acceptance(target_law: ArrayLike, draft_law: ArrayLike) -> float:
 def _laws(target_law: ArrayLike, draft_law: ArrayLike) -> tuple[Vector, Vector]:
     p, q = checked_law("target_law", target_law), checked_law("draft_law", draft_law)
     if p.ndim != 1 or p.shape != q.shape:
-        raise UsageError(f"both laws must be vectors over one vocabulary, got shapes {p.shape} and {q.shape}")
+        raise UsageError(
+            f"both laws must be vectors over one vocabulary, got shapes {p.shape} and {q.shape}"
+        )
     return p, q

@@ -1,13 +1,16 @@
-"""Keyed randomness: a number depends on what it is for, never on how many numbers were drawn before.
+"""Keyed randomness: a number depends on what it is for, never on how many numbers were drawn
+before.
 
-A stream is one sequence's: `stream_key` makes it from the seed, the prompt, the sample and the opening of the drafter's
-memory, so that no two sequences share a number. Within it, draft, acceptance and replacement draws are keyed by (committed
-length at the start of the round, purpose, node), target draws (plain decoding and the rule `match`) by absolute position. Keys
-therefore never repeat along a path, a run replays from its seed, and `match` emits the very tokens plain decoding would.
+A stream is one sequence's: `stream_key` makes it from the seed, the prompt, the sample and the
+opening of the drafter's memory, so that no two sequences share a number. Within it, draft,
+acceptance and replacement draws are keyed by (committed length at the start of the round, purpose,
+node), target draws (plain decoding and the rule `match`) by absolute position. Keys therefore never
+repeat along a path, a run replays from its seed, and `match` emits the very tokens plain decoding
+would.
 
-The generator is Threefry-2x32 with 20 rounds (Salmon et al., SC 2011): additions, rotations and exclusive ors only, so plain
-integers, NumPy and torch give the same bits. `core/enumerate.py` holds the source that walks every outcome instead.
-"""
+The generator is Threefry-2x32 with 20 rounds (Salmon et al., SC 2011): additions, rotations and
+exclusive ors only, so plain integers, NumPy and torch give the same bits. `core/enumerate.py` holds
+the source that walks every outcome instead."""
 
 from __future__ import annotations
 
@@ -35,7 +38,8 @@ PARITY = 0x1BD11BDA
 
 
 class Purpose(IntEnum):
-    """What a draw is for. TARGET is keyed by absolute position, NOISE by position and token, all others by the round."""
+    """What a draw is for. TARGET is keyed by absolute position, NOISE by position and token, all
+    others by the round."""
 
     TARGET = 0
     DRAFT = 1
@@ -45,7 +49,8 @@ class Purpose(IntEnum):
 
 
 class Chance(Protocol):
-    """The only door through which randomness enters rules and drafters, for one round of one sample."""
+    """The only door through which randomness enters rules and drafters, for one round of one
+    sample."""
 
     def bernoulli(self, probability: float, purpose: Purpose, node: int) -> bool:
         """True with `probability`; never at 0, always at 1."""
@@ -57,13 +62,16 @@ class Chance(Protocol):
         """A drafted token for `node`, `depth` positions after the start of the round."""
 
     def draw_target(self, law: Array, depth: int) -> Scalar:
-        """A token of the target's own, `depth` positions after the start of the round, keyed by absolute position."""
+        """A token of the target's own, `depth` positions after the start of the round, keyed by
+        absolute position."""
 
     def first_failure(self, probabilities: Array, purpose: Purpose) -> Scalar:
-        """Index of the first failing trial among `probabilities` [n], trial i keyed by node i; n when none fails."""
+        """Index of the first failing trial among `probabilities` [n], trial i keyed by node i; n
+        when none fails."""
 
     def last_success(self, probabilities: Array, purpose: Purpose) -> Scalar:
-        """1 + index of the last succeeding trial among `probabilities` [n]; 0 when none succeeds."""
+        """1 + index of the last succeeding trial among `probabilities` [n]; 0 when none
+        succeeds."""
 
 
 def threefry2x32(key: tuple[int, int], counter: tuple[int, int]) -> tuple[int, int]:
@@ -87,14 +95,20 @@ def unit_interval(words: tuple[int, int]) -> float:
 
 
 def stream_key(
-    seed: int, sample: int = 0, *, prompt: Sequence[int] = (), opening: int = 0, known: Sequence[int] = ()
+    seed: int,
+    sample: int = 0,
+    *,
+    prompt: Sequence[int] = (),
+    opening: int = 0,
+    known: Sequence[int] = (),
 ) -> tuple[int, int]:
     """The Threefry key of one sequence: 64 bits of BLAKE2b (RFC 7693) over 64-bit words.
 
-    seed: 64 bits. sample: which of the texts of one request. prompt: its token ids, so that prompts with one seed share
-    nothing. opening: which request it is over the memory of a drafter that learns, where that may matter; 0 elsewhere.
-    known: texts that were there before and that drafts may repeat, where that may matter: made with this seed, they would know
-    the coins that judge them."""
+    seed: 64 bits. sample: which of the texts of one request. prompt: its token ids, so that prompts
+    with one seed share nothing. opening: which request it is over the memory of a drafter that
+    learns, where that may matter; 0 elsewhere. known: texts that were there before and that drafts
+    may repeat, where that may matter: made with this seed, they would know the coins that judge
+    them."""
     if known:
         opening = _hashed((opening, *known), purpose=b"known")
     high, low = divmod(_hashed((seed, sample, opening, *prompt)), 1 << 32)
@@ -111,7 +125,8 @@ def fresh_seed() -> int:
 
 
 def copy_seed(seed: int, copy: int) -> int:
-    """The seed of the `copy`-th (from 1) further request with this seed and the same prompt; of SEED_BITS."""
+    """The seed of the `copy`-th (from 1) further request with this seed and the same prompt; of
+    SEED_BITS."""
     return _hashed((seed, copy), purpose=b"copy") >> 64 - SEED_BITS
 
 
@@ -122,7 +137,8 @@ def _hashed(words: Sequence[int], purpose: bytes = b"stream") -> int:
 
 @dataclass(frozen=True)
 class KeyedChance:
-    """Chance of one round: `key` from `stream_key`, `start` the committed length when the round began."""
+    """Chance of one round: `key` from `stream_key`, `start` the committed length when the round
+    began."""
 
     key: tuple[int, int]
     start: int
@@ -149,7 +165,9 @@ class KeyedChance:
     def first_failure(self, probabilities: Array, purpose: Purpose) -> Scalar:
         if in_memory(probabilities):
             values = probabilities.tolist()
-            return next((i for i, p in enumerate(values) if not self.uniform(purpose, i) < p), len(values))
+            return next(
+                (i for i, p in enumerate(values) if not self.uniform(purpose, i) < p), len(values)
+            )
         xp = array_namespace(probabilities)
         failures = self._uniforms(probabilities, purpose) >= probabilities
         end = xp.ones(1, dtype=xp.bool, device=device(probabilities))
@@ -158,7 +176,14 @@ class KeyedChance:
     def last_success(self, probabilities: Array, purpose: Purpose) -> Scalar:
         if in_memory(probabilities):
             values = probabilities.tolist()
-            return next((i + 1 for i in reversed(range(len(values))) if self.uniform(purpose, i) < values[i]), 0)
+            return next(
+                (
+                    i + 1
+                    for i in reversed(range(len(values)))
+                    if self.uniform(purpose, i) < values[i]
+                ),
+                0,
+            )
         xp = array_namespace(probabilities)
         successes = self._uniforms(probabilities, purpose) < probabilities
         places = xp.arange(probabilities.shape[0] + 1, device=device(probabilities))

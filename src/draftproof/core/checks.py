@@ -1,4 +1,5 @@
-"""Checks of single values: each returns the value in its plain Python form or refuses it with one sentence."""
+"""Checks of single values: each returns the value in its plain Python form or refuses it with one
+sentence."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ def refuse(name: str, value: Any, allowed: str) -> NoReturn:
 
 
 def real(name: str, value: Any, allowed: str, test: Callable[[float], bool]) -> float:
-    """A float for which `test` holds; NaN is never allowed, infinities only where `test` lets them through."""
+    """A float for which `test` holds; NaN is never allowed, infinities only where `test` lets them
+    through."""
     if isinstance(value, bool) or not isinstance(value, Real):
         refuse(name, value, allowed)
     try:
@@ -73,7 +75,9 @@ def token_sequences(name: str, value: Any) -> tuple[tuple[int, ...], ...]:
     found = []
     for sequence in items(name, value, allowed):
         members = items(name, sequence, allowed)
-        if not members or any(isinstance(t, bool) or not isinstance(t, Integral) or t < 0 for t in members):
+        if not members or any(
+            isinstance(t, bool) or not isinstance(t, Integral) or t < 0 for t in members
+        ):
             refuse(name, value, allowed)
         found.append(tuple(int(t) for t in members))
     return tuple(dict.fromkeys(found))
@@ -107,7 +111,8 @@ def callables(name: str, value: Any) -> tuple[Callable[..., Any], ...]:
 
 
 def biases(name: str, value: Any) -> dict[int, float]:
-    """Token id -> bias, within what float32 holds, or -inf. Ids may be decimal strings, the only keys JSON has."""
+    """Token id -> bias, within what float32 holds, or -inf. Ids may be decimal strings, the only
+    keys JSON has."""
     allowed = "a mapping from token id (integer >= 0) to a bias from -1e30 to 1e30, or -inf"
     if value is None:
         return {}
@@ -116,7 +121,12 @@ def biases(name: str, value: Any) -> dict[int, float]:
     found: dict[int, float] = {}
     for key, bias in value.items():
         token = int(key) if isinstance(key, str) and key.isascii() and key.isdecimal() else key
-        if isinstance(token, bool) or not isinstance(token, Integral) or token < 0 or int(token) in found:
+        if (
+            isinstance(token, bool)
+            or not isinstance(token, Integral)
+            or token < 0
+            or int(token) in found
+        ):
             refuse(name, value, allowed)
         found[int(token)] = real(
             f"{name}[{token}]",

@@ -1,9 +1,10 @@
-"""What a grammar allows next, along every drafted path: a mask for each row, the target's and the drafter's alike.
+"""What a grammar allows next, along every drafted path: a mask for each row, the target's and the
+drafter's alike.
 
-The law of a constrained request is the target's over the tokens the grammar allows, renormalised; it is applied to the logits
-after penalties and bans, before other processors. States of the grammar are kept by the generated tokens they stand for: a
-path asks for the state before it and moves a copy on, so rejected drafts cost nothing later and no order of rows matters.
-"""
+The law of a constrained request is the target's over the tokens the grammar allows, renormalised;
+it is applied to the logits after penalties and bans, before other processors. States of the grammar
+are kept by the generated tokens they stand for: a path asks for the state before it and moves a
+copy on, so rejected drafts cost nothing later and no order of rows matters."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ Path = tuple[int, ...]
 
 
 class Constraint:
-    """The states of one request. num_prompt_tokens: the grammar begins after so many tokens of the context."""
+    """The states of one request. num_prompt_tokens: the grammar begins after so many tokens of the
+    context."""
 
     def __init__(self, grammar: Grammar, num_prompt_tokens: int) -> None:
         self._grammar, self._num_prompt_tokens = grammar, num_prompt_tokens
@@ -36,7 +38,8 @@ class Constraint:
         return self
 
     def apply(self, x: Array, context: Sequence[int], paths: Sequence[Sequence[int]]) -> None:
-        """Write -inf into the logits x [n, vocab] where row i's grammar, after `context + paths[i]`, allows no token."""
+        """Write -inf into the logits x [n, vocab] where row i's grammar, after `context +
+        paths[i]`, allows no token."""
         masks = np.stack([self.mask(context, path) for path in paths])
         if is_numpy_array(x):
             x[~masks] = -np.inf
@@ -45,11 +48,14 @@ class Constraint:
         x[:] = xp.where(xp.asarray(masks, device=device(x)), x, -np.inf)
 
     def mask(self, context: Sequence[int], path: Sequence[int] = ()) -> Mask:
-        """The tokens [vocab] allowed after `context + path`; none behind one that was not allowed."""
+        """The tokens [vocab] allowed after `context + path`; none behind one that was not
+        allowed."""
         text = self._text(context, path)
         if text not in self._masks:
             state = self._state(text)
-            self._masks[text] = np.zeros(self._grammar.vocab_size, bool) if state is None else state.mask()
+            self._masks[text] = (
+                np.zeros(self._grammar.vocab_size, bool) if state is None else state.mask()
+            )
         return self._masks[text]
 
     def allows(self, token: int, context: Sequence[int], path: Sequence[int] = ()) -> bool:
@@ -57,7 +63,8 @@ class Constraint:
         return bool(self.mask(context, path)[token])
 
     def forced(self, context: Sequence[int], path: Sequence[int] = ()) -> Path:
-        """Tokens the grammar expects after `context + path`; () where several texts are possible."""
+        """Tokens the grammar expects after `context + path`; () where several texts are
+        possible."""
         state = self._state(self._text(context, path))
         return () if state is None else state.forced()
 
@@ -71,15 +78,24 @@ class Constraint:
         """Forget the states that are not on the way of the committed text, nor after it."""
         state = self._state(committed)
         known = len(committed)
-        self._states = {text: kept for text, kept in self._states.items() if text[:known] == committed or not text}
-        self._masks = {text: kept for text, kept in self._masks.items() if text[:known] == committed}
+        self._states = {
+            text: kept
+            for text, kept in self._states.items()
+            if text[:known] == committed or not text
+        }
+        self._masks = {
+            text: kept for text, kept in self._masks.items() if text[:known] == committed
+        }
         self._states[committed], self._committed = state, committed
 
     def _state(self, text: Path) -> Matcher | None:
-        """The state after `text`, from the nearest known one before it; None behind a token that is not allowed."""
+        """The state after `text`, from the nearest known one before it; None behind a token that is
+        not allowed."""
         known = next(end for end in range(len(text), -1, -1) if text[:end] in self._states)
         for end in range(known, len(text)):
             state = self._states[text[:end]]
             after = None if state is None else state.fork()
-            self._states[text[: end + 1]] = after if after is not None and after.consume(text[end]) else None
+            self._states[text[: end + 1]] = (
+                after if after is not None and after.consume(text[end]) else None
+            )
         return self._states[text]

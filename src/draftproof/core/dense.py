@@ -1,5 +1,6 @@
-"""Processed logits -> laws for all rows at once, over the array API and by full sorts: for accelerators, where a sort is cheap
-and a transfer is not, for tensors when nothing is removed, and as the plain twin of `core/truncate.py`."""
+"""Processed logits -> laws for all rows at once, over the array API and by full sorts: for
+accelerators, where a sort is cheap and a transfer is not, for tensors when nothing is removed, and
+as the plain twin of `core/truncate.py`."""
 
 from __future__ import annotations
 
@@ -12,14 +13,16 @@ from draftproof.core.truncate import Truncation, scale_and_divisor
 
 
 def dense_laws(x: Array, truncation: Truncation) -> Array:
-    """Laws [n, vocab] of processed logits `x` [n, vocab]; NaN throughout a row without a finite maximum."""
+    """Laws [n, vocab] of processed logits `x` [n, vocab]; NaN throughout a row without a finite
+    maximum."""
     if truncation.keeps_all and truncation.temperature == 1:
         return softmax(x)
     return softmax(dense_scores(x, truncation))
 
 
 def dense_scores(x: Array, truncation: Truncation) -> Array:
-    """Logits divided by the temperature [n, vocab], their maximum 0, and -inf for removed tokens."""
+    """Logits divided by the temperature [n, vocab], their maximum 0, and -inf for removed
+    tokens."""
     xp = array_namespace(x)
     if truncation.top_k:
         x = xp.where(x < _kth_largest(x, truncation.top_k), -math.inf, x)
@@ -52,7 +55,8 @@ def _kth_largest(x: Array, k: int) -> Array:
 
 
 def _outside_top_p(law: Array, top_p: float) -> Array:
-    """Which tokens top-p removes, lower ids first among tied ones; never the last in rising order."""
+    """Which tokens top-p removes, lower ids first among tied ones; never the last in rising
+    order."""
     xp = array_namespace(law)
     order = xp.argsort(law, axis=-1, stable=True)
     running = xp.cumulative_sum(xp.take_along_axis(law, order, axis=-1), axis=-1)

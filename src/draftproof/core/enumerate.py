@@ -1,9 +1,10 @@
 """A source of chance that walks every outcome instead of drawing one: how exactness is proven here.
 
-`outcomes(run)` calls `run(chance)` once for every sequence of outcomes that has positive probability and yields
-(probability, result, keys used). A key may be consumed once along a path; a repeat raises `KeyRepeatedError`, because two draws
-from one key are not independent. With `share=True` a repeated key is instead followed through: what is known of its uniform
-is kept as an interval, so the biased law of a program that reuses keys comes out exactly.
+`outcomes(run)` calls `run(chance)` once for every sequence of outcomes that has positive
+probability and yields (probability, result, keys used). A key may be consumed once along a path; a
+repeat raises `KeyRepeatedError`, because two draws from one key are not independent. With
+`share=True` a repeated key is instead followed through: what is known of its uniform is kept as an
+interval, so the biased law of a program that reuses keys comes out exactly.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ KeyFunction = Callable[[int, Purpose, int], Key]
 
 
 def round_key(start: int, purpose: Purpose, node: int) -> Key:
-    """The key `KeyedChance` uses: target draws by absolute position, all others by round and node."""
+    """The key `KeyedChance` uses: target draws by absolute position, all others by round and
+    node."""
     return (purpose, start + node, 0) if purpose is Purpose.TARGET else (purpose, start, node + 1)
 
 
@@ -39,8 +41,8 @@ def position_key(start: int, purpose: Purpose, node: int) -> Key:
 
 
 class Choice(NamedTuple):
-    """One choice on a path: what it was for, its node, which outcome it had (a trial's success is 0, a draw's is its token),
-    and the probability of that outcome."""
+    """One choice on a path: what it was for, its node, which outcome it had (a trial's success is
+    0, a draw's is its token), and the probability of that outcome."""
 
     purpose: Purpose
     node: int
@@ -50,7 +52,8 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True)
 class Outcome:
-    """One way a run can go: its probability, what it leaves known of every key it consumed, and its choices in order."""
+    """One way a run can go: its probability, what it leaves known of every key it consumed, and its
+    choices in order."""
 
     probability: float
     known: Known
@@ -59,7 +62,8 @@ class Outcome:
 
 @dataclass
 class EnumeratingChance:
-    """Follows `script` (indices of outcomes), then the first possible outcome at every further choice, noting the others."""
+    """Follows `script` (indices of outcomes), then the first possible outcome at every further
+    choice, noting the others."""
 
     start: int
     script: tuple[int, ...]
@@ -85,18 +89,28 @@ class EnumeratingChance:
 
     def first_failure(self, probabilities: Array, purpose: Purpose) -> Scalar:
         values = probabilities.tolist()
-        stop = next((i for i, p in enumerate(values) if not self.bernoulli(p, purpose, i)), len(values))
+        stop = next(
+            (i for i, p in enumerate(values) if not self.bernoulli(p, purpose, i)), len(values)
+        )
         return _beside(probabilities, stop)
 
     def last_success(self, probabilities: Array, purpose: Purpose) -> Scalar:
         values = probabilities.tolist()
-        return _beside(probabilities, max((i + 1 for i, p in enumerate(values) if self.bernoulli(p, purpose, i)), default=0))
+        return _beside(
+            probabilities,
+            max((i + 1 for i, p in enumerate(values) if self.bernoulli(p, purpose, i)), default=0),
+        )
 
-    def _choose(self, bounds: tuple[float, ...], last: int | None, purpose: Purpose, node: int) -> int:
-        """Which of the intervals cut by `bounds` the keyed uniform falls into; the rest of [0, 1) is one more outcome."""
+    def _choose(
+        self, bounds: tuple[float, ...], last: int | None, purpose: Purpose, node: int
+    ) -> int:
+        """Which of the intervals cut by `bounds` the keyed uniform falls into; the rest of [0, 1)
+        is one more outcome."""
         key = self.key(self.start, purpose, node)
         if key in self.known and not self.share:
-            raise KeyRepeatedError(f"key {purpose.name.lower()}, {key[1:]} was consumed twice on one path")
+            raise KeyRepeatedError(
+                f"key {purpose.name.lower()}, {key[1:]} was consumed twice on one path"
+            )
         low, high = self.known.get(key, (0.0, 1.0))
         pieces = _pieces(bounds, low, high, last)
         turn = len(self.taken)
@@ -112,21 +126,28 @@ class EnumeratingChance:
 
 
 def _beside(array: Array, choice: int) -> Scalar:
-    """`choice` as `KeyedChance` gives it: an int for what lies in a CPU's memory, else a 0-d array where `array` lies, so that
-    rules take the very branches they take on an accelerator."""
-    return choice if in_memory(array) else array_namespace(array).asarray(choice, device=device(array))
+    """`choice` as `KeyedChance` gives it: an int for what lies in a CPU's memory, else a 0-d array
+    where `array` lies, so that rules take the very branches they take on an accelerator."""
+    return (
+        choice if in_memory(array) else array_namespace(array).asarray(choice, device=device(array))
+    )
 
 
 @lru_cache(maxsize=1 << 16)
 def _running_sums(weights: tuple[float, ...]) -> tuple[tuple[float, ...], int]:
     """Sums of the weights up to each, as shares of the whole, and the last index with any."""
     total = sum(weights)
-    return tuple(accumulate(weight / total for weight in weights)), max(i for i, w in enumerate(weights) if w > 0)
+    return tuple(accumulate(weight / total for weight in weights)), max(
+        i for i, w in enumerate(weights) if w > 0
+    )
 
 
 @lru_cache(maxsize=1 << 16)
-def _pieces(bounds: tuple[float, ...], low: float, high: float, last: int | None) -> dict[int, Interval]:
-    """index -> the non-empty part of [low, high) between 0, the bounds, and 1; draws end at index `last`."""
+def _pieces(
+    bounds: tuple[float, ...], low: float, high: float, last: int | None
+) -> dict[int, Interval]:
+    """index -> the non-empty part of [low, high) between 0, the bounds, and 1; draws end at index
+    `last`."""
     edges = [0.0, *bounds]
     if last is None:
         edges.append(1.0)
@@ -148,7 +169,8 @@ def outcomes(
     share: bool = False,
     key: KeyFunction = round_key,
 ) -> Iterator[tuple[Outcome, Result]]:
-    """Every way `run` can go when its round begins at committed length `start` and `known` keys are consumed already."""
+    """Every way `run` can go when its round begins at committed length `start` and `known` keys are
+    consumed already."""
     pending: list[tuple[int, ...]] = [()]
     while pending:
         script = pending.pop()

@@ -1,4 +1,5 @@
-"""Expected tokens of one round over a chain, written without the rules' code: what the enumerated round must reproduce."""
+"""Expected tokens of one round over a chain, written without the rules' code: what the enumerated
+round must reproduce."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from numpy.typing import NDArray
 from draftproof.core.records import Array
 
 Plan = Callable[[tuple[int, ...], tuple[int, ...]], "Array | int | None"]
-"""(context, drafted path) -> what comes under it: a law to draw from, a token to guess, or None to stop."""
+"""(context, drafted path) -> what comes under it: a law to draw from, a token to guess, or None to
+stop."""
 
 Vector = NDArray[np.float64]
 LawOf = Callable[[tuple[int, ...], tuple[int, ...]], Vector]
@@ -22,9 +24,9 @@ LawOf = Callable[[tuple[int, ...], tuple[int, ...]], Vector]
 class Place:
     """One token a chain may hold, when all that stands before it is given.
 
-    depth: drafted tokens before it. p, q: what target and draft law give it. kept: the weight with which all before it are
-    kept. drawn: the chance that it and all before it are drafted. joint: the product of p/q down to it, capped at 1 at every
-    step."""
+    depth: drafted tokens before it. p, q: what target and draft law give it. kept: the weight with
+    which all before it are kept. drawn: the chance that it and all before it are drafted. joint:
+    the product of p/q down to it, capped at 1 at every step."""
 
     depth: int
     p: float
@@ -54,12 +56,18 @@ def by_block(at: Place) -> float:
 
 
 def expected_on_chain(
-    weight: Weight, target_law: LawOf, plan: Plan, context: tuple[int, ...], depth: int, ends: frozenset[int]
+    weight: Weight,
+    target_law: LawOf,
+    plan: Plan,
+    context: tuple[int, ...],
+    depth: int,
+    ends: frozenset[int],
 ) -> float:
-    """Expected emitted tokens of the round after `context` with drafts at most `depth` long, 1 for the token that ends it.
+    """Expected emitted tokens of the round after `context` with drafts at most `depth` long, 1 for
+    the token that ends it.
 
-    plan: the draft law after a path, a token where it guesses (a one-hot law), None where it stops. Nothing is emitted after a
-    token of `ends`."""
+    plan: the draft law after a path, a token where it guesses (a one-hot law), None where it stops.
+    Nothing is emitted after a token of `ends`."""
 
     def below(path: tuple[int, ...], drawn: float, kept: float, joint: float) -> float:
         """Sum of the weights of all paths under `path`."""
@@ -79,8 +87,16 @@ def expected_on_chain(
     return 1.0 + below((), 1.0, 1.0, 1.0)
 
 
-def every_path(paths: Sequence[tuple[int, ...]], target_law: LawOf, context: tuple[int, ...], ends: frozenset[int]) -> float:
-    """The same over fixed guesses, given as all their paths, for a rule that takes candidates one after another: each path is
-    kept with its own probability."""
+def every_path(
+    paths: Sequence[tuple[int, ...]],
+    target_law: LawOf,
+    context: tuple[int, ...],
+    ends: frozenset[int],
+) -> float:
+    """The same over fixed guesses, given as all their paths, for a rule that takes candidates one
+    after another: each path is kept with its own probability."""
     kept = [path for path in paths if not ends.intersection(path)]
-    return 1.0 + sum(float(np.prod([target_law(context, path[:i])[token] for i, token in enumerate(path)])) for path in kept)
+    return 1.0 + sum(
+        float(np.prod([target_law(context, path[:i])[token] for i, token in enumerate(path)]))
+        for path in kept
+    )

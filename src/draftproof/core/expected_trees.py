@@ -1,9 +1,10 @@
-"""Expected tokens of one round over a tree, written without the rules' code: what the enumerated round must reproduce.
+"""Expected tokens of one round over a tree, written without the rules' code: what the enumerated
+round must reproduce.
 
-Top-down rules: at a node with children in places 1..k, a(j, x) is the probability that the child in place j is accepted and is
-token x; then E = 1 + sum over accepted nodes, by recursion, because what hangs under a child is drawn independently of why it
-was accepted. `traversal` has no such form: every tree that can be drawn is gone through, and each node's chance to be the end.
-"""
+Top-down rules: at a node with children in places 1..k, a(j, x) is the probability that the child in
+place j is accepted and is token x; then E = 1 + sum over accepted nodes, by recursion, because what
+hangs under a child is drawn independently of why it was accepted. `traversal` has no such form:
+every tree that can be drawn is gone through, and each node's chance to be the end."""
 
 from __future__ import annotations
 
@@ -18,23 +19,29 @@ from draftproof.core.records import ROOT, Selection
 Law = Callable[[tuple[int, ...]], Vector]
 Places = Callable[[int], tuple[int, ...]]
 Siblings = Callable[[Vector, Vector, int], Vector]
-"""(p, q, k) -> a [k, vocab]: the probability that the child in place j is the accepted one and is token x. p, q: the laws
-[vocab] of target and draft."""
+"""(p, q, k) -> a [k, vocab]: the probability that the child in place j is the accepted one and is
+token x. p, q: the laws [vocab] of target and draft."""
 
 Tokens = Callable[[Selection, Places, Law, Law, frozenset[int]], float]
-"""(selection, children of a node of the shape, target law and draft law after a path, end tokens) -> expected tokens."""
+"""(selection, children of a node of the shape, target law and draft law after a path, end tokens)
+-> expected tokens."""
 
 
 def from_the_top(siblings: dict[Selection, Siblings]) -> Tokens:
-    """Of a rule that goes down from a node to its accepted child. siblings: for every selection it verifies."""
+    """Of a rule that goes down from a node to its accepted child. siblings: for every selection it
+    verifies."""
 
-    def expected(selection: Selection, places: Places, p: Law, q: Law, ends: frozenset[int]) -> float:
+    def expected(
+        selection: Selection, places: Places, p: Law, q: Law, ends: frozenset[int]
+    ) -> float:
         def below(node: int, path: tuple[int, ...]) -> float:
             children = places(node)
             if not children:
                 return 0.0
             total = 0.0
-            for child, masses in zip(children, siblings[selection](p(path), q(path), len(children)), strict=True):
+            for child, masses in zip(
+                children, siblings[selection](p(path), q(path), len(children)), strict=True
+            ):
                 for token in np.flatnonzero(masses):
                     if int(token) not in ends:
                         total += masses[token] * (1.0 + below(child, (*path, int(token))))
@@ -54,7 +61,8 @@ def fixed(p: Vector, q: Vector, k: int) -> Vector:
 
 
 def constants_and_one(accept: Callable[[Vector, Vector], Vector]) -> Siblings:
-    """The k - 1 likeliest tokens, and one drawn from the rest, accepted with the masses accept(p, rest) [vocab]."""
+    """The k - 1 likeliest tokens, and one drawn from the rest, accepted with the masses accept(p,
+    rest) [vocab]."""
 
     def siblings(p: Vector, q: Vector, k: int) -> Vector:
         a = np.zeros((k, len(p)))
@@ -116,8 +124,8 @@ def match_in_turn(p: Vector, q: Vector, k: int) -> Vector:
 
 
 def rrs_in_turn(p: Vector, q: Vector, k: int) -> Vector:
-    """Siblings without replacement, each accepted with what target and draft law have in common, else both go on with what is
-    left of them."""
+    """Siblings without replacement, each accepted with what target and draft law have in common,
+    else both go on with what is left of them."""
     a = np.zeros((k, len(p)))
 
     def place(p: Vector, drawn: tuple[int, ...], chance: float) -> None:
@@ -141,7 +149,9 @@ def _left(q: Vector, drawn: tuple[int, ...]) -> Vector | None:
 
 
 def _top(q: Vector, k: int) -> list[int]:
-    return [int(token) for token in sorted(range(len(q)), key=lambda x: (-q[x], x))[:k] if q[token] > 0]
+    return [
+        int(token) for token in sorted(range(len(q)), key=lambda x: (-q[x], x))[:k] if q[token] > 0
+    ]
 
 
 def draws(selection: str, q: Vector, k: int) -> Iterator[tuple[tuple[int, ...], float]]:
@@ -165,8 +175,11 @@ Tree = tuple[tuple[int, "Tree"], ...]
 """Siblings in draw order, each a token and what hangs under it."""
 
 
-def by_every_tree(selection: Selection, places: Places, p: Law, q: Law, ends: frozenset[int]) -> float:
-    """Traversal's expected tokens: over every tree, over every node, (chance that the round ends there) x (tokens emitted)."""
+def by_every_tree(
+    selection: Selection, places: Places, p: Law, q: Law, ends: frozenset[int]
+) -> float:
+    """Traversal's expected tokens: over every tree, over every node, (chance that the round ends
+    there) x (tokens emitted)."""
 
     def trees(node: int, path: tuple[int, ...]) -> Iterator[tuple[Tree, float]]:
         children = places(node)
@@ -174,7 +187,10 @@ def by_every_tree(selection: Selection, places: Places, p: Law, q: Law, ends: fr
             yield (), 1.0
             return
         for tokens, chance in draws(selection, q(path), len(children)):
-            under = [list(trees(child, (*path, token))) for child, token in zip(children, tokens, strict=False)]
+            under = [
+                list(trees(child, (*path, token)))
+                for child, token in zip(children, tokens, strict=False)
+            ]
             for hung, mass in _products(under):
                 yield tuple(zip(tokens, hung, strict=True)), chance * mass
 
@@ -195,9 +211,16 @@ def _products(options: list[list[tuple[Tree, float]]]) -> Iterator[tuple[tuple[T
 
 
 def _end_chances(
-    selection: str, siblings: Tree, path: tuple[int, ...], visit: float, p: Any, q: Any, ends: frozenset[int]
+    selection: str,
+    siblings: Tree,
+    path: tuple[int, ...],
+    visit: float,
+    p: Any,
+    q: Any,
+    ends: frozenset[int],
 ) -> list[tuple[tuple[int, ...], float]]:
-    """(path at whose end the round ends, chance) given that a node is visited with success probability `visit`."""
+    """(path at whose end the round ends, chance) given that a node is visited with success
+    probability `visit`."""
     if ends.intersection(path):
         return [(path, visit)]
     law, drafted = p(path), q(path)
@@ -205,10 +228,16 @@ def _end_chances(
     still, success = 1.0, visit
     drawn: list[int] = []
     for token, hung in siblings:
-        source = np.where(np.isin(np.arange(len(drafted)), drawn), 0.0, drafted) if selection != "iid" else drafted
+        source = (
+            np.where(np.isin(np.arange(len(drafted)), drawn), 0.0, drafted)
+            if selection != "iid"
+            else drafted
+        )
         source = np.eye(len(law))[token] if selection == "fixed" else source / source.sum()
         reach = min(1.0, success * law[token] / source[token])
-        inside = _end_chances(selection, hung, (*path, token), reach, p, q, ends) if reach > 0 else []
+        inside = (
+            _end_chances(selection, hung, (*path, token), reach, p, q, ends) if reach > 0 else []
+        )
         found += [(end, still * chance) for end, chance in inside]
         still *= 1.0 - sum(chance for _, chance in inside)
         left = np.clip(success * law - source, 0.0, None)
@@ -220,5 +249,6 @@ def _end_chances(
 
 
 def _emitted(path: tuple[int, ...], ends: frozenset[int]) -> int:
-    """Tokens that leave a round accepted along `path`: one more than accepted, nothing after an end token."""
+    """Tokens that leave a round accepted along `path`: one more than accepted, nothing after an end
+    token."""
     return next((i + 1 for i, token in enumerate(path) if token in ends), len(path) + 1)

@@ -1,8 +1,10 @@
-"""The law of an emitted token under an engine that does one thing wrong, beside the target's law it should have.
+"""The law of an emitted token under an engine that does one thing wrong, beside the target's law it
+should have.
 
-An auditor who sees tokens alone bets on these laws. Under the right law the expectation of law(token) / target(token) is
-1, so that whoever bets on a fault that is not there wins nothing; the fault that is there is the one whose bet grows. Each
-law is that of a position which the rule verifies; bonus tokens dilute it, which stakes below 1 allow for.
+An auditor who sees tokens alone bets on these laws. Under the right law the expectation of
+law(token) / target(token) is 1, so that whoever bets on a fault that is not there wins nothing; the
+fault that is there is the one whose bet grows. Each law is that of a position which the rule
+verifies; bonus tokens dilute it, which stakes below 1 allow for.
 """
 
 from __future__ import annotations
@@ -29,13 +31,16 @@ FOREIGN = "tokens that do not belong to their context"
 TEMPERATURES = (0.5, 0.7, 1.4, 2.0)
 NODES, WEIGHTS = np.polynomial.laguerre.laggauss(6)
 MOST_TOKENS = 4096
-"""Vocabularies up to this size are looked at for reused noise: beyond, the law costs more than a token of most models."""
+"""Vocabularies up to this size are looked at for reused noise: beyond, the law costs more than a
+token of most models."""
 
 
-def faulty_laws(target: Vector, draft: Vector | None = None, before: Vector | None = None) -> Iterator[tuple[str, Vector]]:
-    """(cause, law) of every fault. target: the law there [vocab], normalised. draft: the draft's, known or guessed.
-    before: the target's one position earlier. Always the same causes in the same order for the same arguments that are not
-    None."""
+def faulty_laws(
+    target: Vector, draft: Vector | None = None, before: Vector | None = None
+) -> Iterator[tuple[str, Vector]]:
+    """(cause, law) of every fault. target: the law there [vocab], normalised. draft: the draft's,
+    known or guessed. before: the target's one position earlier. Always the same causes in the same
+    order for the same arguments that are not None."""
     yield from ((TEMPERATURE, tempered(target, temperature)) for temperature in TEMPERATURES)
     best = int(target.argmax())
     yield ARG_MAX, one_hot(best, len(target))
@@ -69,9 +74,9 @@ def _with_draft(target: Vector, draft: Vector, best: int) -> Iterator[tuple[str,
 
 
 def _reused(target: Vector, draft: Vector, kept: Vector, residual: Vector) -> Vector:
-    """Draft and replacement drawn by one race of exponential clocks: the drafted token wins at time t under the draft's
-    rates, so that every other token's clock is known to be later than t draft(token), and starts so late in the race under
-    the residual's.
+    """Draft and replacement drawn by one race of exponential clocks: the drafted token wins at time
+    t under the draft's rates, so that every other token's clock is known to be later than t
+    draft(token), and starts so late in the race under the residual's.
 
     The law of the race is summed over t by Gauss-Laguerre quadrature."""
     running = np.flatnonzero(residual)
@@ -84,7 +89,9 @@ def _reused(target: Vector, draft: Vector, kept: Vector, residual: Vector) -> Ve
         gaps = np.diff(starts * node)
         survived = np.exp(-np.concatenate([[0.0], np.cumsum(total[:-1] * gaps)]))
         ended = np.concatenate([survived[1:], [0.0]])
-        shares = (survived - ended) / total  # of the race, per unit of rate, between one start and the next
+        shares = (
+            survived - ended
+        ) / total  # of the race, per unit of rate, between one start and the next
         winners += weight * rates * np.cumsum(shares[::-1])[::-1]
     law = np.zeros_like(target)
     law[running[order]] = winners
@@ -116,9 +123,12 @@ def _some(mass: Vector, otherwise: Vector) -> Vector:
     return mass / total if total > 0 else otherwise
 
 
-def quick_ratios(target: Vector, token: int, draft: Vector | None, before: Vector | None) -> Iterator[tuple[str, float]]:
-    """(cause, law(token) / target(token)) of the faults that cost least to look at, for those who look while decoding.
-    Always six in the same order; where `draft` or `before` is None theirs are 1: a bet that is not made."""
+def quick_ratios(
+    target: Vector, token: int, draft: Vector | None, before: Vector | None
+) -> Iterator[tuple[str, float]]:
+    """(cause, law(token) / target(token)) of the faults that cost least to look at, for those who
+    look while decoding. Always six in the same order; where `draft` or `before` is None theirs are
+    1: a bet that is not made."""
     chance = max(float(target[token]), 1e-300)
     warm = np.sqrt(target)
     yield TEMPERATURE, chance / float(target @ target)

@@ -1,4 +1,5 @@
-"""What a grammar is to the laws of a request: which tokens may come next, from any place of its text."""
+"""What a grammar is to the laws of a request: which tokens may come next, from any place of its
+text."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ class Matcher(Protocol):
         """The tokens [vocab] that may come next, end tokens where the text may end."""
 
     def forced(self) -> tuple[int, ...]:
-        """Tokens that the grammar expects next because the characters are certain; others may spell the same."""
+        """Tokens that the grammar expects next because the characters are certain; others may spell
+        the same."""
 
 
 @runtime_checkable

@@ -1,7 +1,7 @@
 """The committed tokens of one request and how often each occurs, kept up to date by difference.
 
-A context normally grows at its end; then only the new tokens are counted. Any other context is right too: tokens are taken
-back to the common prefix and the rest is counted.
+A context normally grows at its end; then only the new tokens are counted. Any other context is
+right too: tokens are taken back to the common prefix and the rest is counted.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from draftproof.core.records import Array
 
 
 class History:
-    """seen: count of every token of the context. generated: the same of the tokens after the prompt.
+    """seen: count of every token of the context. generated: the same of the tokens after the
+    prompt.
 
-    Ids of `vocab_size` and above (a prompt may hold ids the output layer has no row for) are left out."""
+    Ids of `vocab_size` and above (a prompt may hold ids the output layer has no row for) are left
+    out."""
 
     def __init__(self, num_prompt_tokens: int, vocab_size: int) -> None:
         self._num_prompt_tokens, self._vocab_size = num_prompt_tokens, vocab_size
@@ -56,7 +58,9 @@ class History:
     def _count(self, position: int, token: int, step: int) -> None:
         if token >= self._vocab_size:
             return
-        for counts in (self.seen, self.generated) if position >= self._num_prompt_tokens else (self.seen,):
+        for counts in (
+            (self.seen, self.generated) if position >= self._num_prompt_tokens else (self.seen,)
+        ):
             counts[token] = counts.get(token, 0) + step
             if not counts[token]:
                 del counts[token]
@@ -69,7 +73,8 @@ class ArrayCache:
         self._made: dict[Any, Array] = {}
 
     def get(self, name: str, x: Array, values: Callable[[], list[Any]], dtype: Any = None) -> Array:
-        """`values()` as an array of `dtype` (None: int64) in the library and on the device of `x`."""
+        """`values()` as an array of `dtype` (None: int64) in the library and on the device of
+        `x`."""
         xp = array_namespace(x)
         dtype = xp.int64 if dtype is None else dtype
         key = (name, xp, device(x), dtype)

@@ -1,8 +1,9 @@
-"""The sampling parameters in one table: what each may be, how one asks for it at every door, and how it is proven.
+"""The sampling parameters in one table: what each may be, how one asks for it at every door, and
+how it is proven.
 
-The checks of `SamplingParams`, the command's flags, what is read from a generation config as it stands, what is sent to a
-server and the proof's cells are derived from it. A place that has nothing to say says `No`, with the reason. Nothing here loads
-NumPy.
+The checks of `SamplingParams`, the command's flags, what is read from a generation config as it
+stands, what is sent to a server and the proof's cells are derived from it. A place that has nothing
+to say says `No`, with the reason. Nothing here loads NumPy.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ class No:
 
 @dataclass(frozen=True)
 class Flag:
-    """kind: the type the command line reads. metavar, help: as `--help` shows them. name: the flag's name with underscores,
-    where it is not the parameter's. of_texts: only for verbs that show a text."""
+    """kind: the type the command line reads. metavar, help: as `--help` shows them. name: the
+    flag's name with underscores, where it is not the parameter's. of_texts: only for verbs that
+    show a text."""
 
     kind: Any
     metavar: str
@@ -37,11 +39,13 @@ class Flag:
 
 @dataclass(frozen=True)
 class Parameter:
-    """check(name, value): the value to keep, or UsageError. role: what it shapes, a token's law, the end of the text (and its
-    seed), how a text is shown, or drafts. transformers: the field of its `GenerationConfig`; off: the value that means nothing
-    is changed, where the field is read as it stands. server: the field of a request to an OpenAI-compatible server (vLLM's
-    additions among them).
-    proof: name of a case -> the parameter's value in it, over toys of three tokens of which the last ends a text."""
+    """check(name, value): the value to keep, or UsageError. role: what it shapes, a token's law,
+    the end of the text (and its seed), how a text is shown, or drafts. transformers: the field of
+    its `GenerationConfig`; off: the value that means nothing is changed, where the field is read as
+    it stands. server: the field of a request to an OpenAI-compatible server (vLLM's additions among
+    them).
+    proof: name of a case -> the parameter's value in it, over toys of three tokens of which the
+    last ends a text."""
 
     check: Callable[[str, Any], Any]
     role: Literal["law", "end", "text", "draft"]
@@ -61,7 +65,9 @@ def _real(allowed: str, test: Callable[[float], bool]) -> _Check:
 
 def _integer(allowed: str, low: int, high: int | None = None, *, optional: bool = False) -> _Check:
     def check(name: str, value: Any) -> int | None:
-        return None if optional and value is None else checks.integer(name, value, allowed, low, high)
+        return (
+            None if optional and value is None else checks.integer(name, value, allowed, low, high)
+        )
 
     return check
 
@@ -69,7 +75,9 @@ def _integer(allowed: str, low: int, high: int | None = None, *, optional: bool 
 def _allowed_token_ids(name: str, value: Any) -> tuple[int, ...] | None:
     if value is None:
         return None
-    return checks.token_ids(name, value) or checks.refuse(name, value, "a non-empty list of token ids, or None for all")
+    return checks.token_ids(name, value) or checks.refuse(
+        name, value, "a non-empty list of token ids, or None for all"
+    )
 
 
 def _prediction(name: str, value: Any) -> str | tuple[int, ...] | None:
@@ -91,7 +99,12 @@ PARAMETERS: dict[str, Parameter] = {
         _real("a finite number >= 0 (0 is greedy)", lambda x: 0 <= x < math.inf),
         "law",
         flag=Flag(
-            float, "X", "How random the text is: 0 takes the likeliest token. Default: the model's own; 0 for plan and bench."
+            float,
+            "X",
+            (
+                "How random the text is: 0 takes the likeliest token. Default: the model's "
+                "own; 0 for plan and bench."
+            ),
         ),
         transformers="temperature",
         server="temperature",
@@ -127,7 +140,9 @@ PARAMETERS: dict[str, Parameter] = {
     "repetition_penalty": Parameter(
         _real("a number from 1e-6 to 1e6", lambda x: 1e-6 <= x <= 1e6),
         "law",
-        flag=Flag(float, "X", "Make tokens of prompt and text less likely to come again; 1 is off."),
+        flag=Flag(
+            float, "X", "Make tokens of prompt and text less likely to come again; 1 is off."
+        ),
         transformers="repetition_penalty",
         server="repetition_penalty",
         proof={"repetition_penalty": 1.4},
@@ -136,7 +151,9 @@ PARAMETERS: dict[str, Parameter] = {
     "presence_penalty": Parameter(
         _penalty,
         "law",
-        flag=Flag(float, "X", "Taken off the logit of every token that was generated before; 0 is off."),
+        flag=Flag(
+            float, "X", "Taken off the logit of every token that was generated before; 0 is off."
+        ),
         transformers=_NOT_IN_CONFIGS,
         server="presence_penalty",
         proof={"presence_penalty": 0.8},
@@ -144,7 +161,11 @@ PARAMETERS: dict[str, Parameter] = {
     "frequency_penalty": Parameter(
         _penalty,
         "law",
-        flag=Flag(float, "X", "Taken off a token's logit for every time it was generated before; 0 is off."),
+        flag=Flag(
+            float,
+            "X",
+            "Taken off a token's logit for every time it was generated before; 0 is off.",
+        ),
         transformers=_NOT_IN_CONFIGS,
         server="frequency_penalty",
         proof={"frequency_penalty": 0.9},
@@ -240,18 +261,28 @@ PARAMETERS: dict[str, Parameter] = {
     "skip_special_tokens": Parameter(
         checks.flag,
         "text",
-        flag=Flag(bool, "", "Show the model's special tokens, as its end token, in the text.", "no_skip_special_tokens"),
+        flag=Flag(
+            bool,
+            "",
+            "Show the model's special tokens, as its end token, in the text.",
+            "no_skip_special_tokens",
+        ),
         transformers=_NOT_IN_CONFIGS,
         server="skip_special_tokens",
         proof=_NOT_OF_THE_LAW,
     ),
     "seed": Parameter(
-        _integer("an integer of 64 bits, or None for a fresh one", -(2**63), 2**64 - 1, optional=True),
+        _integer(
+            "an integer of 64 bits, or None for a fresh one", -(2**63), 2**64 - 1, optional=True
+        ),
         "end",
         flag=Flag(
             int,
             "N",
-            "Seed of all randomness; the same one gives the same text. Default: a fresh one, reported; 0 for plan and bench.",
+            (
+                "Seed of all randomness; the same one gives the same text. Default: a fresh "
+                "one, reported; 0 for plan and bench."
+            ),
         ),
         transformers=_NOT_IN_CONFIGS,
         server="seed",
@@ -269,7 +300,14 @@ PARAMETERS: dict[str, Parameter] = {
     "logprobs": Parameter(
         _integer(_count, -1, optional=True),
         "text",
-        flag=Flag(int, "N", "Put the log-probabilities of the N likeliest tokens at every place into the --json document."),
+        flag=Flag(
+            int,
+            "N",
+            (
+                "Put the log-probabilities of the N likeliest tokens at every place into the "
+                "--json document."
+            ),
+        ),
         transformers=_NOT_IN_CONFIGS,
         server="logprobs",
         proof=_NOT_OF_THE_LAW,
@@ -320,7 +358,8 @@ PARAMETERS: dict[str, Parameter] = {
         flag=Flag(
             str,
             "JSON",
-            'Keep the text to a grammar: one of {"json": SCHEMA}, {"regex": "..."}, {"choice": [...]}, {"grammar": "..."} or '
+            'Keep the text to a grammar: one of {"json": SCHEMA}, {"regex": "..."}, '
+            '{"choice": [...]}, {"grammar": "..."} or '
             '{"json_object": true}; or the name of a file that holds one.',
             of_texts=True,
         ),
@@ -333,5 +372,8 @@ PARAMETERS: dict[str, Parameter] = {
 
 
 def server_fields() -> dict[str, str]:
-    """Field of a request to a server -> field of `SamplingParams`, for all that a server is asked for."""
-    return {stated.server: name for name, stated in PARAMETERS.items() if isinstance(stated.server, str)}
+    """Field of a request to a server -> field of `SamplingParams`, for all that a server is asked
+    for."""
+    return {
+        stated.server: name for name, stated in PARAMETERS.items() if isinstance(stated.server, str)
+    }

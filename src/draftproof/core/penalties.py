@@ -1,7 +1,9 @@
-"""Penalties on tokens that occurred: repetition (Keskar et al., 1909.05858), presence and frequency (OpenAI API, vLLM).
+"""Penalties on tokens that occurred: repetition (Keskar et al., 1909.05858), presence and frequency
+(OpenAI API, vLLM).
 
-Every row has its own history, the committed context and the drafted path before it. The context's share is applied to all
-rows at once from incremental counts; the few tokens of each path are corrected after it.
+Every row has its own history, the committed context and the drafted path before it. The context's
+share is applied to all rows at once from incremental counts; the few tokens of each path are
+corrected after it.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ class Penalties:
         self.active = self._repetition != 1 or self._presence != 0 or self._frequency != 0
 
     def apply(self, x: Array, context: Sequence[int], paths: Paths) -> None:
-        """Penalise the logits `x` [n, vocab] in place; row i has the history `context + paths[i]`."""
+        """Penalise the logits `x` [n, vocab] in place; row i has the history `context +
+        paths[i]`."""
         self._history.sync(context)
         if self._repetition != 1:
             self._repeat(x, paths)
@@ -40,7 +43,12 @@ class Penalties:
         if seen:
             ids = self._history.seen_ids(x)
             x[:, ids] = self._repeated(x[:, ids])
-        new = [(i, t) for i, path in enumerate(paths) for t in set(path) if t not in seen and t < self._vocab_size]
+        new = [
+            (i, t)
+            for i, path in enumerate(paths)
+            for t in set(path)
+            if t not in seen and t < self._vocab_size
+        ]
         if new:
             rows, columns = (index(x, side) for side in zip(*new, strict=True))
             x[rows, columns] = self._repeated(x[rows, columns])

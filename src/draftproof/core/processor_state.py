@@ -1,11 +1,13 @@
-"""Logits processors that keep a state of their own: found before any work, copied along drafted paths, or refused.
+"""Logits processors that keep a state of their own: found before any work, copied along drafted
+paths, or refused.
 
-Verification asks for rows that plain decoding never meets, and drafters ask too, so a processor that counts its calls or
-moves a matcher on would be led astray. Each is tried on a copy: called twice on the prompt, on a longer text, and on the
-prompt again. One that gives the same scores and whose attributes stay as they are is a function, and is used as it is. Any
-other is taken as `Forked` if copies of it, called once for each token of a text, give the same scores whatever other copies
-were asked; else it is refused. What is not seen: a state outside the object, its closure and the globals it names that
-changes no score in these calls.
+Verification asks for rows that plain decoding never meets, and drafters ask too, so a processor
+that counts its calls or moves a matcher on would be led astray. Each is tried on a copy: called
+twice on the prompt, on a longer text, and on the prompt again. One that gives the same scores and
+whose attributes stay as they are is a function, and is used as it is. Any other is taken as
+`Forked` if copies of it, called once for each token of a text, give the same scores whatever other
+copies were asked; else it is refused. What is not seen: a state outside the object, its closure and
+the globals it names that changes no score in these calls.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ _FUNCTIONS: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 class Forked:
-    """A processor with a state: every row is processed by a copy that was called once for each token before it."""
+    """A processor with a state: every row is processed by a copy that was called once for each
+    token before it."""
 
     def __init__(self, template: Processor) -> None:
         self.template, self.__name__ = template, name_of(template)
@@ -39,18 +42,25 @@ class Forked:
         return self.template(input_ids, scores)
 
 
-def with_forks(processors: Sequence[Processor], prompt: Sequence[int], vocab_size: int, device: Any = None) -> tuple[Any, ...]:
-    """`processors`, those with a state as `Forked`. device: where scores will be. UsageError for one that cannot be copied."""
+def with_forks(
+    processors: Sequence[Processor], prompt: Sequence[int], vocab_size: int, device: Any = None
+) -> tuple[Any, ...]:
+    """`processors`, those with a state as `Forked`. device: where scores will be. UsageError for
+    one that cannot be copied."""
     if not processors:
         return ()
     trial = _Trial(prompt, vocab_size, device)
-    return tuple(one if isinstance(one, Forked) or one in _known(one) else _tried(one, trial) for one in processors)
+    return tuple(
+        one if isinstance(one, Forked) or one in _known(one) else _tried(one, trial)
+        for one in processors
+    )
 
 
 def fork(value: Any) -> Any:
-    """A copy of `value` with a state of its own: by its `fork()` where it or a part of it has one (xgrammar's matchers), else
-    as `copy.deepcopy` does it; what has no attributes and cannot be copied, such as a lock or a compiled grammar, is shared.
-    TypeError for generators and other iterators, which are nothing but state."""
+    """A copy of `value` with a state of its own: by its `fork()` where it or a part of it has one
+    (xgrammar's matchers), else as `copy.deepcopy` does it; what has no attributes and cannot be
+    copied, such as a lock or a compiled grammar, is shared. TypeError for generators and other
+    iterators, which are nothing but state."""
     if callable(getattr(value, "fork", None)):
         return value.fork()
     try:
@@ -92,8 +102,10 @@ def _tried(processor: Processor, trial: _Trial) -> Any:
         return processor
     if one is None or not _copies_agree(processor, trial) or _state(processor) != before:
         raise UsageError(
-            f"the logits processor {name_of(processor)} keeps a state of its own that cannot be copied along drafts; decode "
-            "without them (num_speculative_tokens=0), or give a processor that is a function of input_ids and scores"
+            f"the logits processor {name_of(processor)} keeps a state of its own that "
+            "cannot be copied along drafts; decode "
+            "without them (num_speculative_tokens=0), or give a processor that is a "
+            "function of input_ids and scores"
         )
     return Forked(processor)
 
@@ -101,13 +113,15 @@ def _tried(processor: Processor, trial: _Trial) -> Any:
 def _is_function(processor: Processor, trial: _Trial) -> bool:
     first = trial.scores(processor)
     settled = _state(processor)  # what is made at the first call, tables and the like, is no state
-    again, longer, back = trial.scores(processor), trial.scores(processor, 1), trial.scores(processor)
+    again, longer = trial.scores(processor), trial.scores(processor, 1)
+    back = trial.scores(processor)
     del longer
     return first == again == back and _state(processor) == settled
 
 
 def _copies_agree(processor: Processor, trial: _Trial) -> bool:
-    """Whether copies along a path give what one object called token by token gives, whatever other copies were asked."""
+    """Whether copies along a path give what one object called token by token gives, whatever other
+    copies were asked."""
     try:
         straight, forked = fork(processor), fork(processor)
         for length in range(4):
@@ -123,7 +137,8 @@ def _copies_agree(processor: Processor, trial: _Trial) -> bool:
 
 
 def _copied(processor: Processor) -> Processor | None:
-    """A copy of its own; None where there is none, as of a function, whose closure every copy shares."""
+    """A copy of its own; None where there is none, as of a function, whose closure every copy
+    shares."""
     try:
         made: Processor = fork(processor)
     except Exception:  # as above
@@ -135,20 +150,26 @@ class _Trial:
     """Calls on a text of the request's own: the prompt, and what the processor allows after it."""
 
     def __init__(self, prompt: Sequence[int], vocab_size: int, device: Any) -> None:
-        self._torch: Any = importlib.import_module("torch")  # the convention's arrays; core itself knows no model library
+        self._torch: Any = importlib.import_module(
+            "torch"
+        )  # the convention's arrays; core itself knows no model library
         self._prompt, self._vocab_size, self._device = list(prompt), vocab_size, device
         self._after: list[int] = []
 
     def scores(self, processor: Processor, length: int = 0, *, other: bool = False) -> Any:
-        """The bytes of what comes of even scores `length` tokens after the prompt; the kind of error where one is raised.
-        other: the last of these tokens is another one."""
+        """The bytes of what comes of even scores `length` tokens after the prompt; the kind of
+        error where one is raised. other: the last of these tokens is another one."""
         torch = self._torch
         path = self._after[:length] + [0] * (length - len(self._after))
         if other:
             path[-1] = (path[-1] + 1) % self._vocab_size
         ids = torch.tensor([self._prompt + path], dtype=torch.int64, device=self._device)
         try:
-            found = processor(ids, torch.zeros((1, self._vocab_size), device=self._device))[0].float().cpu()
+            found = (
+                processor(ids, torch.zeros((1, self._vocab_size), device=self._device))[0]
+                .float()
+                .cpu()
+            )
         except Exception as error:  # a caller's processor may raise anything
             return type(error)
         if length == len(self._after) and not other:
@@ -169,7 +190,8 @@ class _Same:
 
 
 def _state(value: Any, depth: int = 0, above: tuple[int, ...] = ()) -> Any:
-    """All that can be compared of `value`: its attributes, what its closure holds, and the globals that it names."""
+    """All that can be compared of `value`: its attributes, what its closure holds, and the globals
+    that it names."""
     if value is None or isinstance(value, (bool, int, str, bytes)):
         return value
     if isinstance(value, float):
@@ -205,7 +227,9 @@ def _parts(value: Any) -> Iterator[Any]:
     else:
         yield from [vars(value)] if hasattr(value, "__dict__") else ()
         slots = (slot for kind in type(value).__mro__ for slot in getattr(kind, "__slots__", ()))
-        yield from (getattr(value, slot) for slot in slots if slot != "__dict__" and hasattr(value, slot))
+        yield from (
+            getattr(value, slot) for slot in slots if slot != "__dict__" and hasattr(value, slot)
+        )
 
 
 def _is_filled(cell: types.CellType) -> bool:

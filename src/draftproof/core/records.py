@@ -1,7 +1,8 @@
 """The frozen records that travel around one round: Draft -> Verdict -> Round.
 
-A *draft* is a token tree given by parents; a chain is the tree with one branch. Node numbers index `Draft.tokens`; `ROOT`
-stands for the pending token, the last committed one, which the target reads in the same pass.
+A *draft* is a token tree given by parents; a chain is the tree with one branch. Node numbers index
+`Draft.tokens`; `ROOT` stands for the pending token, the last committed one, which the target reads
+in the same pass.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ Array = Any
 ROOT = -1
 
 Selection = Literal["fixed", "iid", "without_replacement", "top_k_plus_one"]
-"""How the children of a node came about: constants given the context, or drawn from the recorded draft law."""
+"""How the children of a node came about: constants given the context, or drawn from the recorded
+draft law."""
 
 Origin = Literal["draft", "replacement", "bonus", "plain"]
 """Where an emitted token came from; `plain` when the round had no draft."""
@@ -27,9 +29,10 @@ Origin = Literal["draft", "replacement", "bonus", "plain"]
 class Draft:
     """Proposed tokens as a tree.
 
-    tokens: one id a node. parents: the node each hangs under (`ROOT` for the first level), always smaller than the node.
-    laws: parent -> the law [vocab] its children were drawn from; empty when `selection` is "fixed". ends: the nodes whose token
-    ends the text if it is accepted; nothing hangs under them, and there is no law after them.
+    tokens: one id a node. parents: the node each hangs under (`ROOT` for the first level), always
+    smaller than the node. laws: parent -> the law [vocab] its children were drawn from; empty when
+    `selection` is "fixed". ends: the nodes whose token ends the text if it is accepted; nothing
+    hangs under them, and there is no law after them.
     """
 
     tokens: tuple[int, ...] = ()
@@ -72,10 +75,12 @@ class Draft:
 
 @dataclass(frozen=True)
 class Beside:
-    """Tokens the target reads in the verifying pass beside the draft, for the drafter to learn from: never verified or kept.
+    """Tokens the target reads in the verifying pass beside the draft, for the drafter to learn
+    from: never verified or kept.
 
-    tokens: one id a node. parents: the node of these each hangs under, `ROOT` for the pending token. wanted: the nodes whose
-    rows are wanted. No drafted token hangs under them, so no verified row sees them.
+    tokens: one id a node. parents: the node of these each hangs under, `ROOT` for the pending
+    token. wanted: the nodes whose rows are wanted. No drafted token hangs under them, so no
+    verified row sees them.
     """
 
     tokens: tuple[int, ...] = ()
@@ -88,13 +93,15 @@ class Beside:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a rule decided: the accepted nodes from the root down, and the one token drawn after them."""
+    """What a rule decided: the accepted nodes from the root down, and the one token drawn after
+    them."""
 
     path: tuple[int, ...]
     token: int
 
     def origin(self, draft: Draft) -> Origin:
-        """`bonus` when every draft on the way was accepted, `replacement` after a rejection, `plain` without a draft."""
+        """`bonus` when every draft on the way was accepted, `replacement` after a rejection,
+        `plain` without a draft."""
         if not draft.tokens:
             return "plain"
         last = self.path[-1] if self.path else ROOT
@@ -103,8 +110,9 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Seconds:
-    """Wall-clock seconds of one round. `draft_forward` is the part of `draft` spent inside model forwards. A GPU's passes are
-    not waited for: their time counts where their numbers are first looked at, in `draft` and `rest`."""
+    """Wall-clock seconds of one round. `draft_forward` is the part of `draft` spent inside model
+    forwards. A GPU's passes are not waited for: their time counts where their numbers are first
+    looked at, in `draft` and `rest`."""
 
     draft: float = 0.0
     draft_forward: float = 0.0
@@ -116,15 +124,17 @@ class Seconds:
 class Round:
     """One propose-verify-commit, after stopping: everything the statistics and the recorder read.
 
-    start: committed length (prompt included) when the round began. draft_tokens, draft_parents: what was proposed.
-    tokens, origins: what was emitted, cut at the stop. num_accepted_tokens: accepted drafts among them.
-    num_accepted_after_end: drafts the rule accepted behind the token that ended the text; they are in no text.
-    reached: how many draft positions were verified before the round ended (accepted, plus the rejected one).
-    overlaps: 1 - TV(target_law, draft_law) at each reached position of the path; empty when not computed.
-    reads_prompt: the target pass read (part of) the prompt too, so its time is not a round's.
+    start: committed length (prompt included) when the round began. draft_tokens, draft_parents:
+    what was proposed. tokens, origins: what was emitted, cut at the stop. num_accepted_tokens:
+    accepted drafts among them. num_accepted_after_end: drafts the rule accepted behind the token
+    that ended the text; they are in no text. reached: how many draft positions were verified before
+    the round ended (accepted, plus the rejected one). overlaps: 1 - TV(target_law, draft_law) at
+    each reached position of the path; empty when not computed. reads_prompt: the target pass read
+    (part of) the prompt too, so its time is not a round's.
     note: why the draft is shorter than asked, when a drafter or the budget has a reason to give.
-    drafter: which of several drafters drafted. length_reason: why the draft is as long as it is, where the length adapts.
-    num_read_beside: tokens the target read beside the draft because the drafter learns from them.
+    drafter: which of several drafters drafted. length_reason: why the draft is as long as it is,
+    where the length adapts. num_read_beside: tokens the target read beside the draft because the
+    drafter learns from them.
     """
 
     start: int
@@ -147,15 +157,18 @@ class Round:
 
 @dataclass(frozen=True)
 class Observation:
-    """What a target pass showed about tokens that are now committed; given to `DraftSession.observe`.
+    """What a target pass showed about tokens that are now committed; given to
+    `DraftSession.observe`.
 
-    start: absolute position of `tokens[0]`. tokens: committed tokens the target has now read (after the prompt: the whole
-    prompt but its last token is pending; after a round: the old pending token and the accepted path).
+    start: absolute position of `tokens[0]`. tokens: committed tokens the target has now read (after
+    the prompt: the whole prompt but its last token is pending; after a round: the old pending token
+    and the accepted path).
     hidden: layer id -> [len(tokens), width], for the layers in `Wants.hidden`.
-    row_tokens, row_parents, top_ids: every row of the verifying pass, rejected ones included: its token, its parent row
-    (-1: the context) and the target's `Wants.top_ids` best ids [rows, top_ids].
-    beside_top_ids: the same for the `wanted` nodes of what the drafter had read beside the draft; None when it had nothing
-    read, or when the target's context had no room for it.
+    row_tokens, row_parents, top_ids: every row of the verifying pass, rejected ones included: its
+    token, its parent row (-1: the context) and the target's `Wants.top_ids` best ids [rows,
+    top_ids].
+    beside_top_ids: the same for the `wanted` nodes of what the drafter had read beside the draft;
+    None when it had nothing read, or when the target's context had no room for it.
     round: the finished round, or None after the prompt.
     """
 

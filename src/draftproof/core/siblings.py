@@ -1,4 +1,5 @@
-"""What rules for trees share: the law each sibling was really drawn from, and the walk along the target's own draws."""
+"""What rules for trees share: the law each sibling was really drawn from, and the walk along the
+target's own draws."""
 
 from __future__ import annotations
 
@@ -18,11 +19,12 @@ Choose = Callable[[int, Draft, "TargetLaws", Chance], tuple[int | None, int]]
 
 
 def sibling_law(draft: Draft, child: int, like: Array) -> Array:
-    """The law [vocab], float64, that `child` was drawn from given its earlier siblings; `like` [vocab], the target's law as
-    `widened` gives it, names type and device.
+    """The law [vocab], float64, that `child` was drawn from given its earlier siblings; `like`
+    [vocab], the target's law as `widened` gives it, names type and device.
 
-    fixed: one-hot. iid: the parent's recorded law. without_replacement: that law without the earlier siblings' tokens,
-    renormalised. top_k_plus_one: without all other siblings' tokens, renormalised; of meaning for the last child only."""
+    fixed: one-hot. iid: the parent's recorded law. without_replacement: that law without the
+    earlier siblings' tokens, renormalised. top_k_plus_one: without all other siblings' tokens,
+    renormalised; of meaning for the last child only."""
     parent = draft.parents[child]
     siblings = draft.children[parent]
     xp = array_namespace(like)
@@ -38,7 +40,8 @@ def sibling_law(draft: Draft, child: int, like: Array) -> Array:
 
 
 def widened(law: Array) -> Array:
-    """`law` [vocab] in float64; in NumPy when it lies in a CPU's memory, where a vocabulary is cheaper to work on."""
+    """`law` [vocab] in float64; in NumPy when it lies in a CPU's memory, where a vocabulary is
+    cheaper to work on."""
     law = as_numpy(law)
     xp = array_namespace(law)
     return xp.astype(law, xp.float64)
@@ -53,7 +56,8 @@ def remainder(law: Array, taken: Array) -> tuple[Array, float]:
 
 
 def without(law: Array, removed: list[int]) -> Array:
-    """`law` [vocab] with the tokens in `removed` at zero, renormalised; the law itself when nothing is removed."""
+    """`law` [vocab] with the tokens in `removed` at zero, renormalised; the law itself when nothing
+    is removed."""
     if not removed:
         return law
     xp = array_namespace(law)
@@ -64,8 +68,9 @@ def without(law: Array, removed: list[int]) -> Array:
 
 
 def descend(choose: Choose, draft: Draft, target_laws: TargetLaws, chance: Chance) -> Verdict:
-    """Walk down from the root. `choose(node, draft, target_laws, chance)` gives the child of `node` that is accepted, None
-    where the walk ends, and the token emitted after `node`. Without a draft the token is the target's own."""
+    """Walk down from the root. `choose(node, draft, target_laws, chance)` gives the child of `node`
+    that is accepted, None where the walk ends, and the token emitted after `node`. Without a draft
+    the token is the target's own."""
     if not draft.tokens:
         return Verdict((), int(target_laws.draw(ROOT, chance)))
     path: list[int] = []
@@ -77,10 +82,13 @@ def descend(choose: Choose, draft: Draft, target_laws: TargetLaws, chance: Chanc
 
 
 def follow_target(draft: Draft, target_laws: TargetLaws, chance: Chance) -> Verdict:
-    """Emit the target's own draws, and go on below a candidate for as long as one of them equals the draw."""
+    """Emit the target's own draws, and go on below a candidate for as long as one of them equals
+    the draw."""
     return descend(_drawn_child, draft, target_laws, chance)
 
 
-def _drawn_child(node: int, draft: Draft, target_laws: TargetLaws, chance: Chance) -> tuple[int | None, int]:
+def _drawn_child(
+    node: int, draft: Draft, target_laws: TargetLaws, chance: Chance
+) -> tuple[int | None, int]:
     token = int(target_laws.draw(node, chance))
     return draft.child(node, token), token

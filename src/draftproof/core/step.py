@@ -1,8 +1,9 @@
-"""`speculative_step`: one round of speculative sampling on two plain functions, through the library's own `token` rule.
+"""`speculative_step`: one round of speculative sampling on two plain functions, through the
+library's own `token` rule.
 
-A model is a function from a prefix (a tuple of ids) to a law [vocab]. Randomness comes from the NumPy generator that is
-handed in and from nowhere else, so a run repeats from its seed. This is the shortest way to see the rule at work; decoding
-real models with keyed chance is `decode/`.
+A model is a function from a prefix (a tuple of ids) to a law [vocab]. Randomness comes from the
+NumPy generator that is handed in and from nowhere else, so a run repeats from its seed. This is the
+shortest way to see the rule at work; decoding real models with keyed chance is `decode/`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ LawFunction = Callable[[tuple[int, ...]], ArrayLike]
 
 @dataclass(frozen=True)
 class GeneratorChance:
-    """`Chance` that draws one uniform after another from a NumPy generator; purposes, nodes and positions are not looked at."""
+    """`Chance` that draws one uniform after another from a NumPy generator; purposes, nodes and
+    positions are not looked at."""
 
     rng: np.random.Generator
 
@@ -70,14 +72,17 @@ class FunctionLaws:
 def speculative_step(
     p_fn: LawFunction, q_fn: LawFunction, prefix: Sequence[int], k: int, rng: np.random.Generator
 ) -> list[int]:
-    """The 1 to k + 1 tokens of one round after `prefix`; their law is the target's, whatever the drafter.
+    """The 1 to k + 1 tokens of one round after `prefix`; their law is the target's, whatever the
+    drafter.
 
     p_fn, q_fn: target and drafter, prefix tuple -> law [vocab]. k >= 0: drafts in the round."""
     length = k if isinstance(k, int) and k >= 0 else int(checked_length("k", k))
     return round_tokens(p_fn, q_fn, tuple(prefix), length, GeneratorChance(rng))
 
 
-def round_tokens(p_fn: LawFunction, q_fn: LawFunction, prefix: tuple[int, ...], k: int, chance: Chance) -> list[int]:
+def round_tokens(
+    p_fn: LawFunction, q_fn: LawFunction, prefix: tuple[int, ...], k: int, chance: Chance
+) -> list[int]:
     """The same round with any source of chance; under the enumerator its exact law comes out."""
     draft = draft_chain(q_fn, prefix, k, chance)
     verdict = Token().verify(draft, FunctionLaws(p_fn, prefix, draft), chance)

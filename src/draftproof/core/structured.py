@@ -1,4 +1,5 @@
-"""Structured output as asked for: one grammar, by vLLM's names; `draftproof.grammars` compiles it for a vocabulary."""
+"""Structured output as asked for: one grammar, by vLLM's names; `draftproof.grammars` compiles it
+for a vocabulary."""
 
 from __future__ import annotations
 
@@ -16,9 +17,9 @@ from draftproof.errors import UsageError
 class StructuredOutputs:
     """Exactly one of these is given.
 
-    json: a JSON schema, as an object or a string of JSON. json_object: any JSON object. regex: a regular expression that the
-    whole text matches. choice: the text is one of these strings. grammar: a context-free grammar, in Lark's syntax or as EBNF
-    in llama.cpp's (GBNF)."""
+    json: a JSON schema, as an object or a string of JSON. json_object: any JSON object. regex: a
+    regular expression that the whole text matches. choice: the text is one of these strings.
+    grammar: a context-free grammar, in Lark's syntax or as EBNF in llama.cpp's (GBNF)."""
 
     json: str | None = None
     json_object: bool = False
@@ -27,7 +28,9 @@ class StructuredOutputs:
     grammar: str | None = None
 
     def __post_init__(self) -> None:
-        given = [spec.name for spec in fields(self) if getattr(self, spec.name) not in (None, False, ())]
+        given = [
+            spec.name for spec in fields(self) if getattr(self, spec.name) not in (None, False, ())
+        ]
         if len(given) != 1:
             names = ", ".join(spec.name for spec in fields(self))
             said = " and ".join(given) or "none of them"
@@ -36,18 +39,28 @@ class StructuredOutputs:
     @property
     def kind(self) -> str:
         """The name of what is given."""
-        return next(spec.name for spec in fields(self) if getattr(self, spec.name) not in (None, False, ()))
+        return next(
+            spec.name for spec in fields(self) if getattr(self, spec.name) not in (None, False, ())
+        )
 
     @classmethod
     def from_dict(cls, values: Any) -> StructuredOutputs:
-        """From vLLM's mapping. UsageError for an unknown key, a value of another kind, none or several of them."""
+        """From vLLM's mapping. UsageError for an unknown key, a value of another kind, none or
+        several of them."""
         if not isinstance(values, Mapping):
-            checks.refuse("structured_outputs", values, "a mapping with one of json, json_object, regex, choice, grammar")
+            checks.refuse(
+                "structured_outputs",
+                values,
+                "a mapping with one of json, json_object, regex, choice, grammar",
+            )
         unknown = sorted(set(map(str, values)) - {spec.name for spec in fields(cls)})
         if unknown:
             names = ", ".join(spec.name for spec in fields(cls))
             raise UsageError(f"structured_outputs has no key {unknown[0]!r}; allowed: {names}")
-        checked: dict[str, Any] = {name: _CHECKS[name](f"structured_outputs.{name}", value) for name, value in values.items()}
+        checked: dict[str, Any] = {
+            name: _CHECKS[name](f"structured_outputs.{name}", value)
+            for name, value in values.items()
+        }
         return cls(**checked)
 
     def as_dict(self) -> dict[str, Any]:
@@ -84,11 +97,18 @@ def _strings(name: str, value: Any) -> tuple[str, ...]:
     return found
 
 
-_CHECKS = {"json": _schema, "json_object": checks.flag, "regex": _text, "choice": _strings, "grammar": _text}
+_CHECKS = {
+    "json": _schema,
+    "json_object": checks.flag,
+    "regex": _text,
+    "choice": _strings,
+    "grammar": _text,
+}
 
 
 def structured_outputs(name: str, value: Any) -> Any:
-    """The check of the sampling parameter: None, a StructuredOutputs, its mapping, or a compiled grammar."""
+    """The check of the sampling parameter: None, a StructuredOutputs, its mapping, or a compiled
+    grammar."""
     if value is None or isinstance(value, (StructuredOutputs, Grammar)):
         return value
     return StructuredOutputs.from_dict(value)

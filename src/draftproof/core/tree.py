@@ -1,8 +1,10 @@
-"""The shape of a draft tree: fixed before a token is drawn, so no drawn token can change what is put before the verifier.
+"""The shape of a draft tree: fixed before a token is drawn, so no drawn token can change what is
+put before the verifier.
 
-Nodes are numbered level by level; `parents` gives each node's parent, `ROOT` (-1) for the first level. Written as the number of
-children on each level ("2,2,1": two children, each with two, each of those with one) or as the parents themselves
-("-1,-1,0": two children, the first of which has one).
+Nodes are numbered level by level; `parents` gives each node's parent, `ROOT` (-1) for the first
+level. Written as the number of children on each level ("2,2,1": two children, each with two, each
+of those with one) or as the parents themselves ("-1,-1,0": two children, the first of which has
+one).
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ MAX_NODES = 256
 
 @dataclass(frozen=True)
 class TreeShape:
-    """parents: one entry a node, each smaller than the node and never smaller than its left neighbour's."""
+    """parents: one entry a node, each smaller than the node and never smaller than its left
+    neighbour's."""
 
     parents: tuple[int, ...]
 
@@ -30,7 +33,8 @@ class TreeShape:
         for node, parent in enumerate(self.parents):
             if not smallest <= parent < node:
                 raise UsageError(
-                    f"tree parents {list(self.parents)} are not in level order: node {node} has parent {parent}; "
+                    f"tree parents {list(self.parents)} are not in level order: node "
+                    f"{node} has parent {parent}; "
                     f"allowed there: {smallest} to {node - 1}"
                 )
             smallest = parent
@@ -39,7 +43,10 @@ class TreeShape:
     def from_levels(cls, widths: Sequence[int]) -> TreeShape:
         """Every node of level i has `widths[i]` children."""
         if not widths or min(widths) < 1:
-            raise UsageError(f"tree levels {list(widths)}: every level has at least one child, and there is at least one level")
+            raise UsageError(
+                f"tree levels {list(widths)}: every level has at least one child, and "
+                "there is at least one level"
+            )
         parents: list[int] = []
         level = [ROOT]
         for width in widths:
@@ -52,7 +59,8 @@ class TreeShape:
 
     @classmethod
     def parse(cls, value: object) -> TreeShape:
-        """A shape from "2,2,1", [2, 2, 1], or the parents of the nodes, which begin with -1. UsageError says what is wrong."""
+        """A shape from "2,2,1", [2, 2, 1], or the parents of the nodes, which begin with -1.
+        UsageError says what is wrong."""
         try:
             parts = value.split(",") if isinstance(value, str) else list(value)  # type: ignore[call-overload]
             numbers = tuple(int(part) for part in parts)
@@ -60,7 +68,8 @@ class TreeShape:
                 raise ValueError
         except (TypeError, ValueError):
             raise UsageError(
-                f'tree is {value!r}; allowed: children per level, like "2,2,1", or parents, like "-1,-1,0"'
+                f'tree is {value!r}; allowed: children per level, like "2,2,1", or '
+                'parents, like "-1,-1,0"'
             ) from None
         return cls(numbers) if numbers and numbers[0] == ROOT else cls.from_levels(numbers)
 
@@ -84,7 +93,9 @@ class TreeShape:
     def levels(self) -> tuple[tuple[int, ...], ...]:
         """The nodes of each level, the first level first."""
         depths = node_depths(self.parents)
-        return tuple(tuple(n for n, d in enumerate(depths) if d == level) for level in range(max(depths) + 1))
+        return tuple(
+            tuple(n for n, d in enumerate(depths) if d == level) for level in range(max(depths) + 1)
+        )
 
     @property
     def depth(self) -> int:

@@ -1,11 +1,13 @@
-"""Processed logits -> law on a CPU: temperature, top-k, top-p, min-p, a row at a time in NumPy, as transformers defines them.
+"""Processed logits -> law on a CPU: temperature, top-k, top-p, min-p, a row at a time in NumPy, as
+transformers defines them.
 
-Only tokens that may survive are sorted, so a row of a large vocabulary costs little more than a softmax:
+Only tokens that may survive are sorted, so a row of a large vocabulary costs little more than a
+softmax:
 
-- top-k: the maxima of disjoint blocks are logits too, so the k-th largest of them is no larger than the k-th largest logit;
-  survivors are at least that.
-- top-p: tokens below a bound are removed when together they weigh at most 1 - top_p. A bound of (1 - top_p) / 4096 mostly
-  serves; (1 - top_p) / vocab always does.
+- top-k: the maxima of disjoint blocks are logits too, so the k-th largest of them is no larger than
+  the k-th largest logit; survivors are at least that.
+- top-p: tokens below a bound are removed when together they weigh at most 1 - top_p. A bound of (1
+  - top_p) / 4096 mostly serves; (1 - top_p) / vocab always does.
 
 `core/dense.py` computes the same laws without these short cuts, for accelerators.
 """
@@ -45,10 +47,12 @@ class Truncation:
 
 
 def scale_and_divisor(temperature: float, itemsize: int) -> tuple[float, float]:
-    """(s, d) such that x * s / d is x / temperature for differences x of `itemsize` bytes, whatever the temperature.
+    """(s, d) such that x * s / d is x / temperature for differences x of `itemsize` bytes, whatever
+    the temperature.
 
-    A power of two first, so that neither d nor 1 / d overflows or is lost (accelerators multiply by 1 / d), down to 5e-324. In
-    float32, temperatures below 2^-160 act as 2^-160 and those above 2^220 as 2^220: no float32 x tells them apart."""
+    A power of two first, so that neither d nor 1 / d overflows or is lost (accelerators multiply by
+    1 / d), down to 5e-324. In float32, temperatures below 2^-160 act as 2^-160 and those above
+    2^220 as 2^220: no float32 x tells them apart."""
     if itemsize == 4:
         if temperature < 2.0**-60:
             return 2.0**100, max(temperature, 2.0**-160) * 2.0**100
@@ -60,7 +64,8 @@ def scale_and_divisor(temperature: float, itemsize: int) -> tuple[float, float]:
 
 
 def write_law(x: Array, top: Array, truncation: Truncation, out: Array) -> None:
-    """The law of one row of processed logits `x` [vocab], whose maximum `top` is finite, into `out` [vocab]."""
+    """The law of one row of processed logits `x` [vocab], whose maximum `top` is finite, into `out`
+    [vocab]."""
     ids, mass = _survivors(x, top, truncation, out)
     if ids is None:
         mass /= mass.sum()
@@ -70,7 +75,8 @@ def write_law(x: Array, top: Array, truncation: Truncation, out: Array) -> None:
 
 
 def write_scores(x: Array, top: Array, truncation: Truncation, out: Array) -> None:
-    """As `write_law`, but logits divided by the temperature, their maximum 0, and -inf for removed tokens."""
+    """As `write_law`, but logits divided by the temperature, their maximum 0, and -inf for removed
+    tokens."""
     ids, _ = _survivors(x, top, truncation, out)
     if ids is None:
         _tempered(np.subtract(x, top, out=out), truncation.temperature)
@@ -79,8 +85,11 @@ def write_scores(x: Array, top: Array, truncation: Truncation, out: Array) -> No
         out[ids] = _tempered(x[ids] - top, truncation.temperature)
 
 
-def _survivors(x: Array, top: Array, truncation: Truncation, space: Array) -> tuple[Array | None, Array]:
-    """Ids that are left (None: all, and then the masses lie in `space`) in rising order; masses relative to the top's 1."""
+def _survivors(
+    x: Array, top: Array, truncation: Truncation, space: Array
+) -> tuple[Array | None, Array]:
+    """Ids that are left (None: all, and then the masses lie in `space`) in rising order; masses
+    relative to the top's 1."""
     ids = _top_k_ids(x, truncation.top_k) if truncation.top_k else None
     mass = np.subtract(x, top, out=space) if ids is None else x[ids] - top
     mass = np.exp(_tempered(mass, truncation.temperature), out=mass)
@@ -102,7 +111,8 @@ def _tempered(difference: Array, temperature: float) -> Array:
 
 
 def _top_k_ids(x: Array, k: int) -> Array:
-    """Ids of the `k` largest of `x` and of all tied with the last of them; those at -inf may be left out."""
+    """Ids of the `k` largest of `x` and of all tied with the last of them; those at -inf may be
+    left out."""
     width = x.size // _BLOCK
     ids = None
     if x.size >= _BLOCKS_FROM and k <= width:
@@ -116,7 +126,8 @@ def _top_k_ids(x: Array, k: int) -> Array:
 
 
 def largest_ids(x: Array, count: int) -> Array:
-    """Ids of the `count` largest of `x` [vocab], the best first, the lowest id among equals; those at -inf may be left out."""
+    """Ids of the `count` largest of `x` [vocab], the best first, the lowest id among equals; those
+    at -inf may be left out."""
     if count < 1:
         return np.zeros(0, np.int64)
     ids = _top_k_ids(x, min(count, x.size))
@@ -129,7 +140,8 @@ def _kth_largest(values: Array, k: int) -> Array:
 
 
 def _top_p(ids: Array | None, mass: Array, top_p: float) -> tuple[Array, Array]:
-    """Remove the least tokens while together they have at most 1 - top_p of the mass; among tied ones the lower ids first."""
+    """Remove the least tokens while together they have at most 1 - top_p of the mass; among tied
+    ones the lower ids first."""
     total = mass.sum()
     removable = (1 - top_p) * total
     tail = 0.0

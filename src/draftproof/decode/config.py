@@ -17,32 +17,40 @@ from draftproof.drafters.options import count_from, one_of
 from draftproof.drafters.registry import METHODS, Method, readers
 from draftproof.errors import UsageError
 
-REJECTION_RULES = {"standard": None} | {stated.vllm: name for name, stated in STATED.items() if stated.vllm}
+REJECTION_RULES = {"standard": None} | {
+    stated.vllm: name for name, stated in STATED.items() if stated.vllm
+}
 """vLLM's `rejection_sample_method` -> our rule; None: the drafter's natural one."""
 
 WITHOUT_MEANING = ("draft_tensor_parallel_size", "enforce_eager", "max_model_len")
 """vLLM keys that change nothing about what is generated here: accepted, and noted."""
 
 MESSAGE = 196
-"""Characters of a complaint about a key: with the program's name and what is left out, three lines of 80."""
+"""Characters of a complaint about a key: with the program's name and what is left out, three lines
+of 80."""
 
 
 @dataclass(frozen=True)
 class SpeculativeConfig:
-    """How to speculate. Read a mapping with `from_dict`; defaults live here and in `METHODS`, nowhere else.
+    """How to speculate. Read a mapping with `from_dict`; defaults live here and in `METHODS`,
+    nowhere else.
 
-    method: one of METHODS. model: hub id or folder of the draft model or of the method's weights. quantization: "int8" or
-    "int4" rounds a draft model's weights (engine "openvino"). num_speculative_tokens:
-    draft length, 0 to switch off, -1 for the method's own. rule: a name in RULES, or None for the drafter's natural one
-    ("token" for sampled drafts, "match" for fixed ones, "traversal" for sampled trees). tree: a shape instead of a chain,
-    children per level ("2,2,1") or parents ("-1,-1,0"); its depth is the draft length. num_speculative_tokens_per_batch_size:
-    [[first, last, k], ...], the draft length for batches of those sizes; the longest is num_speculative_tokens when that is
-    left out. adaptive: a name in LENGTHS, true for "survival", false for "fixed"; num_speculative_tokens is then the longest
-    draft. auto_off: stop drafting where it costs more than it gives, so that a text of 200 tokens takes at most this share of
-    work beyond plain decoding; true is 0.03, and the default wherever lengths are weighed against costs. costs: the table they
-    are weighed by (see `RoundCosts`), for all drafters or by drafter; unless given, measured before the first text where
-    the text follows the seed whatever is drafted, else counted from the models. options: the keys that only this method reads,
-    as given (see `option`)."""
+    method: one of METHODS. model: hub id or folder of the draft model or of the method's weights.
+    quantization: "int8" or "int4" rounds a draft model's weights (engine "openvino").
+    num_speculative_tokens:
+    draft length, 0 to switch off, -1 for the method's own. rule: a name in RULES, or None for the
+    drafter's natural one ("token" for sampled drafts, "match" for fixed ones, "traversal" for
+    sampled trees). tree: a shape instead of a chain, children per level ("2,2,1") or parents
+    ("-1,-1,0"); its depth is the draft length. num_speculative_tokens_per_batch_size: [[first,
+    last, k], ...], the draft length for batches of those sizes; the longest is
+    num_speculative_tokens when that is left out. adaptive: a name in LENGTHS, true for "survival",
+    false for "fixed"; num_speculative_tokens is then the longest draft. auto_off: stop drafting
+    where it costs more than it gives, so that a text of 200 tokens takes at most this share of work
+    beyond plain decoding; true is 0.03, and the default wherever lengths are weighed against costs.
+    costs: the table they are weighed by (see `RoundCosts`), for all drafters or by drafter; unless
+    given, measured before the first text where the text follows the seed whatever is drafted, else
+    counted from the models. options: the keys that only this method reads, as given (see
+    `option`)."""
 
     method: str = "none"
     model: str | None = None
@@ -61,13 +69,17 @@ class SpeculativeConfig:
 
     @classmethod
     def from_dict(cls, config: Mapping[str, Any] | None) -> SpeculativeConfig:
-        """Check a flat mapping in vLLM's form. UsageError: an unknown key (with the nearest valid one), a value out of range,
-        a key that the method would not read."""
+        """Check a flat mapping in vLLM's form. UsageError: an unknown key (with the nearest valid
+        one), a value out of range, a key that the method would not read."""
         if config is not None and not isinstance(config, Mapping):
-            raise UsageError(f'speculative_config is {config!r}; it is a mapping like {{"method": "ngram"}}')
+            raise UsageError(
+                f'speculative_config is {config!r}; it is a mapping like {{"method": "ngram"}}'
+            )
         given = dict(config or {})
         notes = tuple(
-            f"speculative_config[{key!r}] means nothing here" for key in WITHOUT_MEANING if given.pop(key, None) is not None
+            f"speculative_config[{key!r}] means nothing here"
+            for key in WITHOUT_MEANING
+            if given.pop(key, None) is not None
         )
         for key in given:
             _check_known(key, given.get("method"))
@@ -78,7 +90,9 @@ class SpeculativeConfig:
 
     def __post_init__(self) -> None:
         if not isinstance(self.method, str) or self.method not in METHODS:
-            raise UsageError(f"method {self.method!r} is unknown; allowed: {', '.join(sorted(METHODS))}")
+            raise UsageError(
+                f"method {self.method!r} is unknown; allowed: {', '.join(sorted(METHODS))}"
+            )
         if self.tree is not None:
             object.__setattr__(self, "tree", TreeShape.parse(self.tree).parents)
         if self.num_speculative_tokens_per_batch_size is not None:
@@ -103,7 +117,11 @@ class SpeculativeConfig:
             return self.schedule.longest
         if self.length_rule != "fixed" and self.method != "none":
             return MOST
-        return self.spec.length if self.spec.length_from is None else int(self.option(self.spec.length_from))
+        return (
+            self.spec.length
+            if self.spec.length_from is None
+            else int(self.option(self.spec.length_from))
+        )
 
     def _check_lengths(self) -> None:
         if not isinstance(self.adaptive, bool) and self.adaptive is not None:
@@ -111,7 +129,10 @@ class SpeculativeConfig:
         if self.auto_off is not None and not isinstance(self.auto_off, bool):
             share = self.auto_off
             if not isinstance(share, (int, float)) or not 0 < share < 1:
-                raise UsageError(f"auto_off is {share!r}; allowed: true, false, or the share that may be lost, like {SHARE}")
+                raise UsageError(
+                    f"auto_off is {share!r}; allowed: true, false, or the share that may "
+                    f"be lost, like {SHARE}"
+                )
         if self.costs is not None:
             object.__setattr__(self, "costs", checked_costs(self.costs))
 
@@ -120,7 +141,8 @@ class SpeculativeConfig:
         for name in self.options:
             if name not in known:
                 raise UsageError(
-                    f"speculative_config[{name!r}] is read by method {' and '.join(map(repr, readers(name)))} only; "
+                    f"speculative_config[{name!r}] is read by method "
+                    f"{' and '.join(map(repr, readers(name)))} only; "
                     f"the method is {self.method!r}"
                 )
         return {name: known[name].check(name, value) for name, value in self.options.items()}
@@ -129,39 +151,63 @@ class SpeculativeConfig:
         if self.quantization is not None:
             one_of("int8", "int4")("quantization", self.quantization)
             if self.spec.model != "draft":
-                raise UsageError(f"quantization rounds a draft model's weights; method {self.method!r} has none: leave it out")
+                raise UsageError(
+                    "quantization rounds a draft model's weights; method "
+                    f"{self.method!r} has none: leave it out"
+                )
 
     def _check_combination(self) -> None:
         if self.spec.model is None and (self.model is not None or self.revision is not None):
             key = "model" if self.model is not None else "revision"
             takers = " and ".join(repr(method.name) for method in METHODS.values() if method.model)
-            raise UsageError(f"speculative_config[{key!r}] is read by method {takers} only; the method is {self.method!r}")
+            raise UsageError(
+                f"speculative_config[{key!r}] is read by method {takers} only; the "
+                f"method is {self.method!r}"
+            )
         if self.spec.model and not self.model and not self.spec.model_optional:
-            what = "a hub id or the folder of a draft model" if self.spec.model == "draft" else "the folder of its weights"
+            what = (
+                "a hub id or the folder of a draft model"
+                if self.spec.model == "draft"
+                else "the folder of its weights"
+            )
             raise UsageError(f'method "{self.method}" needs "model": {what}')
         for name in self.spec.requires:
             if name not in self.options:
                 wanted = next(option.help for option in self.spec.options if option.name == name)
-                raise UsageError(f'method "{self.method}" needs "{name}" in speculative_config: {wanted}')
+                raise UsageError(
+                    f'method "{self.method}" needs "{name}" in speculative_config: {wanted}'
+                )
         if self.shape is not None and self.method != "none" and not self.spec.trees:
-            raise UsageError(f"method {self.method!r} takes no tree of a given shape: leave tree out")
+            raise UsageError(
+                f"method {self.method!r} takes no tree of a given shape: leave tree out"
+            )
         if self.shape is not None and self.num_speculative_tokens not in (0, self.shape.depth):
             raise UsageError(
-                f"num_speculative_tokens is {self.num_speculative_tokens}, but the tree has {self.shape.depth} levels: "
+                f"num_speculative_tokens is {self.num_speculative_tokens}, but the tree "
+                f"has {self.shape.depth} levels: "
                 "leave num_speculative_tokens out"
             )
-        if self.options.get("tree_selection") and (self.shape is None or self.option("draft_sample_method") == "greedy"):
-            raise UsageError('tree_selection is read for sampled trees: give "tree", and draft_sample_method "probabilistic"')
+        if self.options.get("tree_selection") and (
+            self.shape is None or self.option("draft_sample_method") == "greedy"
+        ):
+            raise UsageError(
+                'tree_selection is read for sampled trees: give "tree", and '
+                'draft_sample_method "probabilistic"'
+            )
         if self.schedule is not None and self.method == "none":
-            raise UsageError(f"speculative_config has {KEY!r} but no method, so nothing would be drafted")
+            raise UsageError(
+                f"speculative_config has {KEY!r} but no method, so nothing would be drafted"
+            )
         if self.schedule is not None and self.schedule.longest > self.num_speculative_tokens:
             raise UsageError(
-                f"{KEY} asks for {self.schedule.longest} tokens; num_speculative_tokens allows {self.num_speculative_tokens}"
+                f"{KEY} asks for {self.schedule.longest} tokens; num_speculative_tokens "
+                f"allows {self.num_speculative_tokens}"
             )
         implied = REJECTION_RULES[self.rejection_sample_method]
         if self.rule and implied and self.rule != implied:
             raise UsageError(
-                f"rule {self.rule!r} contradicts rejection_sample_method {self.rejection_sample_method!r} (rule {implied!r})"
+                f"rule {self.rule!r} contradicts rejection_sample_method "
+                f"{self.rejection_sample_method!r} (rule {implied!r})"
             )
 
     @property
@@ -176,24 +222,35 @@ class SpeculativeConfig:
 
     @property
     def draft_model(self) -> SpeculativeConfig | None:
-        """The drafter's configuration whose model has to be loaded before drafters are made; None when there is none."""
+        """The drafter's configuration whose model has to be loaded before drafters are made; None
+        when there is none."""
         return next((member for member in self.members if member.spec.model == "draft"), None)
 
     def option(self, name: str) -> Any:
-        """The value of one of the method's own keys: as given, else its default. KeyError for a key it does not read."""
+        """The value of one of the method's own keys: as given, else its default. KeyError for a key
+        it does not read."""
         defaults = {option.name: option.default for option in self.spec.options}
         return self.options.get(name, defaults[name])
 
     def as_dict(self, *, vllm: bool = False) -> dict[str, Any]:
-        """The flat mapping that `from_dict` reads back, without what was left at its default; vllm: only keys vLLM has too."""
+        """The flat mapping that `from_dict` reads back, without what was left at its default; vllm:
+        only keys vLLM has too."""
         ours = () if vllm else ("quantization", "rule", "tree", "adaptive", "auto_off", "costs")
         plain = {
-            f.name: f.default for f in fields(self) if f.name in ("model", "rejection_sample_method", "revision", KEY, *ours)
+            f.name: f.default
+            for f in fields(self)
+            if f.name in ("model", "rejection_sample_method", "revision", KEY, *ours)
         }
         found = {"method": self.method, "num_speculative_tokens": self.num_speculative_tokens}
-        found |= {name: getattr(self, name) for name, default in plain.items() if getattr(self, name) != default}
+        found |= {
+            name: getattr(self, name)
+            for name, default in plain.items()
+            if getattr(self, name) != default
+        }
         known = {option.name: option for option in self.spec.options}
-        return found | {name: value for name, value in self.options.items() if known[name].vllm or not vllm}
+        return found | {
+            name: value for name, value in self.options.items() if known[name].vllm or not vllm
+        }
 
     @property
     def rule_name(self) -> str | None:
@@ -211,12 +268,17 @@ class SpeculativeConfig:
         """The rule for the draft length, a name in LENGTHS."""
         if isinstance(self.adaptive, str):
             return self.adaptive
-        adapts = METHODS[self.method].adapts if self.adaptive is None and self.method in METHODS else bool(self.adaptive)
+        adapts = (
+            METHODS[self.method].adapts
+            if self.adaptive is None and self.method in METHODS
+            else bool(self.adaptive)
+        )
         return "survival" if adapts else "fixed"
 
     @property
     def loss_share(self) -> float | None:
-        """How much more work than plain decoding a request may do; None when drafting never stops by itself."""
+        """How much more work than plain decoding a request may do; None when drafting never stops
+        by itself."""
         on = LENGTHS[self.length_rule].weighs if self.auto_off is None else self.auto_off
         return (SHARE if on is True else float(on)) if on else None
 
@@ -227,7 +289,8 @@ class SpeculativeConfig:
 
 
 def _check_known(key: Any, method: Any) -> None:
-    """UsageError for a key that no method has: the nearest one, and what the method asked for reads, its own keys first."""
+    """UsageError for a key that no method has: the nearest one, and what the method asked for
+    reads, its own keys first."""
     general = [f.name for f in fields(SpeculativeConfig) if f.name not in ("notes", "options")]
     own = {name: [option.name for option in one.options] for name, one in METHODS.items()}
     if key in general or readers(key):
@@ -236,7 +299,12 @@ def _check_known(key: Any, method: Any) -> None:
     if asked is None:
         allowed, near_to, who = general, sorted({*general, *sum(own.values(), [])}), "it reads"
     else:
-        idle = {"tree": asked.trees, "model": asked.model, "revision": asked.model, "quantization": asked.model == "draft"}
+        idle = {
+            "tree": asked.trees,
+            "model": asked.model,
+            "revision": asked.model,
+            "quantization": asked.model == "draft",
+        }
         allowed = near_to = own[asked.name] + [name for name in general if idle.get(name, True)]
         who = f"method {asked.name!r} reads"
     near = difflib.get_close_matches(key, near_to, 1) if isinstance(key, str) else []
@@ -258,7 +326,9 @@ def _implied_method(given: Mapping[str, Any]) -> str:
     """vLLM allows {"model": "ngram"} and a bare draft model."""
     model = given.get("model")
     if model is not None and not isinstance(model, str):
-        raise UsageError(f'speculative_config["model"] is {model!r}; it is the name or folder of a draft model')
+        raise UsageError(
+            f'speculative_config["model"] is {model!r}; it is the name or folder of a draft model'
+        )
     if model in METHODS:
         raise UsageError(f'say {{"method": "{model}"}}: "model" is for the name of a draft model')
     return "draft_model" if model else "none"

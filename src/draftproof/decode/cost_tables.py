@@ -19,8 +19,8 @@ def needs_costs(speculation: Speculation) -> bool:
 
 
 def with_costs(target: LanguageModel, speculation: Speculation) -> Speculation:
-    """The same with a table of costs, if it needs one and was given none: measured where the clock cannot change a text, or is
-    asked to (`live`), else counted, so that a seed gives one text."""
+    """The same with a table of costs, if it needs one and was given none: measured where the clock
+    cannot change a text, or is asked to (`live`), else counted, so that a seed gives one text."""
     if not needs_costs(speculation):
         return speculation
     config, drafter = speculation.config, speculation.drafter

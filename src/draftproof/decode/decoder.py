@@ -1,4 +1,5 @@
-"""`SpeculativeDecoder`: the public face of decoding. `decoder.plain` is the same target without speculation, the oracle."""
+"""`SpeculativeDecoder`: the public face of decoding. `decoder.plain` is the same target without
+speculation, the oracle."""
 
 from __future__ import annotations
 
@@ -26,10 +27,10 @@ from draftproof.models.place import check_place
 class SpeculativeDecoder(Decoder):
     """A target with a drafter.
 
-    draft_model: a transformers module, a LanguageModel, a Drafter of your own, or None. target_model: a transformers module
-    or a LanguageModel. tokenizer: None means ids in and ids out. device: where live modules are moved, None leaves them.
-    speculative_config: vLLM's keys, see `SpeculativeConfig`; with a `draft_model` object, "method" and "model" are implied.
-    """
+    draft_model: a transformers module, a LanguageModel, a Drafter of your own, or None.
+    target_model: a transformers module or a LanguageModel. tokenizer: None means ids in and ids
+    out. device: where live modules are moved, None leaves them. speculative_config: vLLM's keys,
+    see `SpeculativeConfig`; with a `draft_model` object, "method" and "model" are implied."""
 
     def __init__(
         self,
@@ -59,11 +60,13 @@ class SpeculativeDecoder(Decoder):
         quantization: str | None = None,
         **options: Any,
     ) -> SpeculativeDecoder:
-        """Load `target`, and the draft model if the config names one, by hub id, folder, GGUF file or short name.
+        """Load `target`, and the draft model if the config names one, by hub id, folder, GGUF file
+        or short name.
 
-        drafter: one of your own in the place of a method; the config then only says length and rule. engine, quantization (of
-        the target): see `draftproof.models.engine.load_engine`; both models run on the same engine. options: `device_map`,
-        `revision`, passed on to the target; `trust_remote_code`, for target and draft model. The config is checked first."""
+        drafter: one of your own in the place of a method; the config then only says length and
+        rule. engine, quantization (of the target): see `draftproof.models.engine.load_engine`; both
+        models run on the same engine. options: `device_map`, `revision`, passed on to the target;
+        `trust_remote_code`, for target and draft model. The config is checked first."""
         config = SpeculativeConfig.from_dict(speculative_config)
         if drafter is not None and config.method != "none":
             raise UsageError(contradiction(config.method, drafter))
@@ -77,8 +80,15 @@ class SpeculativeDecoder(Decoder):
         if wanted is not None:
             assert wanted.model is not None
             own: dict[str, Any] = {"revision": wanted.revision, "quantization": wanted.quantization}
-            draft = load_engine(wanted.model, trust_remote_code=bool(options.get("trust_remote_code")), **own, **how)
-        return cls(draft, model, model.tokenizer, speculative_config=config if drafter is None else speculative_config)
+            draft = load_engine(
+                wanted.model, trust_remote_code=bool(options.get("trust_remote_code")), **own, **how
+            )
+        return cls(
+            draft,
+            model,
+            model.tokenizer,
+            speculative_config=config if drafter is None else speculative_config,
+        )
 
     @property
     def speculation(self) -> Speculation:
@@ -92,7 +102,8 @@ class SpeculativeDecoder(Decoder):
 
     @property
     def config(self) -> SpeculativeConfig:
-        """The complete configuration, its table of costs included: what repeats a run on another day."""
+        """The complete configuration, its table of costs included: what repeats a run on another
+        day."""
         return self.speculation.config
 
     @property

@@ -1,8 +1,9 @@
-"""The engine: requests join and leave between rounds, and every text of every request goes through it.
+"""The engine: requests join and leave between rounds, and every text of every request goes through
+it.
 
-Nothing here knows of tokenizing prompts, threads or HTTP. Whoever owns an `Engine` adds checked requests and calls `step` while
-there is any. Who shares rounds with whom changes no text: texts share passes and what was read of their prompts, no more.
-"""
+Nothing here knows of tokenizing prompts, threads or HTTP. Whoever owns an `Engine` adds checked
+requests and calls `step` while there is any. Who shares rounds with whom changes no text: texts
+share passes and what was read of their prompts, no more."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ OnRound = Callable[[Round], None]
 
 @dataclass(frozen=True)
 class RequestOutput:
-    """A request all of whose texts have ended. error: what ended the first text that failed, for who would rather raise it."""
+    """A request all of whose texts have ended. error: what ended the first text that failed, for
+    who would rather raise it."""
 
     request_id: int
     result: Result
@@ -57,8 +59,9 @@ class _Job:
     error: Exception | None = None
 
     def may_share(self, index: int) -> bool:
-        """Whether text `index` may go on from a prompt that another one has read. Not where hidden states of the prompt are
-        wanted, or its log-probabilities, which the first text reports: those come of reading it."""
+        """Whether text `index` may go on from a prompt that another one has read. Not where hidden
+        states of the prompt are wanted, or its log-probabilities, which the first text reports:
+        those come of reading it."""
         params = self.request.params
         scores = params.prompt_logprobs is not None and index == 0
         states = self.speculation is not None and self.speculation.reads_states(params)
@@ -80,9 +83,10 @@ class _Text:
 
 
 class Engine:
-    """target, speculation: what decodes; None for the target alone. max_num_seqs: texts at a time. tokenizer: None leaves texts
-    empty. coupled: plain texts are drawn by the noise of the rule `gumbel`. prompt_piece: most tokens of prompts that one round
-    reads for texts that have not begun; None reads every prompt at once. prefixes: who goes on from what others have read.
+    """target, speculation: what decodes; None for the target alone. max_num_seqs: texts at a time.
+    tokenizer: None leaves texts empty. coupled: plain texts are drawn by the noise of the rule
+    `gumbel`. prompt_piece: most tokens of prompts that one round reads for texts that have not
+    begun; None reads every prompt at once. prefixes: who goes on from what others have read.
 
     Not for two threads at a time."""
 
@@ -97,7 +101,8 @@ class Engine:
         prompt_piece: int | None = None,
         prefixes: Prefixes | None = None,
     ) -> None:
-        self._target, self._speculation, self._tokenizer, self._coupled = target, speculation, tokenizer, coupled
+        self._target, self._speculation, self._tokenizer = target, speculation, tokenizer
+        self._coupled = coupled
         self._max_num_seqs, self._prefixes = max_num_seqs, prefixes or EqualPrompts()
         self._schedule = None if speculation is None else speculation.config.schedule
         self._batch = Batch(self._schedule, piece=prompt_piece)
@@ -135,9 +140,10 @@ class Engine:
     ) -> int:
         """All texts of a request, behind those that came before; its number.
 
-        speculation: in place of the engine's own. on_update: told what each round added to a text, its end included; on_round:
-        of every Round, within it. cancel: once set, its texts end before the next round with finish_reason "abort". stopper:
-        in place of the parameters' own, for one text. kept: the caller's sessions to read and draft with, for one text."""
+        speculation: in place of the engine's own. on_update: told what each round added to a text,
+        its end included; on_round: of every Round, within it. cancel: once set, its texts end
+        before the next round with finish_reason "abort". stopper: in place of the parameters' own,
+        for one text. kept: the caller's sessions to read and draft with, for one text."""
         chosen = self._speculation if speculation is None else speculation
         job = _Job(next(self._numbers), request, chosen, on_update, on_round, cancel, stopper, kept)
         self._jobs[job.number] = job
@@ -154,10 +160,11 @@ class Engine:
         return bool(self._jobs or self._finished)
 
     def step(self) -> list[RequestOutput]:
-        """One round of all that run, those that fit joining before it; the requests it brought to their end.
+        """One round of all that run, those that fit joining before it; the requests it brought to
+        their end.
 
-        An error that is one text's own (memory, invalid logits) ends that text. Any other is raised, and ends every request
-        with a text that ran; those that wait stay."""
+        An error that is one text's own (memory, invalid logits) ends that text. Any other is
+        raised, and ends every request with a text that ran; those that wait stay."""
         self._admit()
         try:
             left = {id(sample) for sample in self._batch.round()}
@@ -171,7 +178,8 @@ class Engine:
         return finished
 
     def abort_request(self, request_id: int) -> None:
-        """End a request between two steps, and say nothing more of it. Nothing happens when it has ended."""
+        """End a request between two steps, and say nothing more of it. Nothing happens when it has
+        ended."""
         job = self._jobs.pop(request_id, None)
         if job is None:
             return
@@ -191,7 +199,8 @@ class Engine:
         cancel: Cancel | None = None,
         kept: KeptSessions | None = None,
     ) -> Generator[Piece, None, Result]:
-        """This request alone, piece by piece; the generator's value is its Result. Raises what ends a text."""
+        """This request alone, piece by piece; the generator's value is its Result. Raises what ends
+        a text."""
         pieces: list[Piece] = []
         number = self.add_request(
             request,
@@ -210,10 +219,16 @@ class Engine:
         finally:
             self.close()
 
-    def run(self, requests: Sequence[GenerationRequest], cancel: Cancel | None = None) -> Iterator[tuple[int, Result]]:
-        """These requests alone: the index and the Result of each, as it ends. Closing the iterator frees everything."""
+    def run(
+        self, requests: Sequence[GenerationRequest], cancel: Cancel | None = None
+    ) -> Iterator[tuple[int, Result]]:
+        """These requests alone: the index and the Result of each, as it ends. Closing the iterator
+        frees everything."""
         try:
-            numbers = {self.add_request(request, cancel=cancel): index for index, request in enumerate(requests)}
+            numbers = {
+                self.add_request(request, cancel=cancel): index
+                for index, request in enumerate(requests)
+            }
             while self.has_unfinished_requests():
                 for output in self.step():
                     yield numbers[output.request_id], output.result
@@ -245,9 +260,11 @@ class Engine:
         return outputs
 
     def _admit(self) -> None:
-        """Open waiting texts while there is room. One whose prompt another is just reading waits for it, and one that would
-        share random numbers with another."""
-        for job, index in [each for each in self._waiting if each[0].cancel is not None and each[0].cancel.is_set()]:
+        """Open waiting texts while there is room. One whose prompt another is just reading waits
+        for it, and one that would share random numbers with another."""
+        for job, index in [
+            each for each in self._waiting if each[0].cancel is not None and each[0].cancel.is_set()
+        ]:
             self._begin(job, index)
             self._prefixes.trim(self._due)
             self._end_unopened(job, index, "abort")
@@ -262,21 +279,31 @@ class Engine:
         """Text `index` waits no longer."""
         self._waiting.remove((job, index))
         if job.may_share(index):
-            self._due -= Counter({job.request.prompt_token_ids: 1})  # and no entry of nought is left
+            self._due -= Counter(
+                {job.request.prompt_token_ids: 1}
+            )  # and no entry of nought is left
 
     def _is_being_read(self, job: _Job, index: int) -> bool:
-        """Whether a text under way is going to have read more of this prompt than it has by now, to be copied then."""
+        """Whether a text under way is going to have read more of this prompt than it has by now, to
+        be copied then."""
         if not job.may_share(index):
             return False
         wanted = job.request.prompt_token_ids
         return any(
-            text.session.can_fork and text.session.length < self._prefixes.saved(text.prompt, wanted) for text in self._running
+            text.session.can_fork
+            and text.session.length < self._prefixes.saved(text.prompt, wanted)
+            for text in self._running
         )
 
     def _shares_coins(self, job: _Job, index: int) -> bool:
-        """Whether a text under way draws the very numbers this one would, where the company of a text decides how long its
-        drafts are: through it one would learn what the other's numbers are."""
-        if self._schedule is None or job.speculation is None or job.speculation.rule.text_follows_seed:
+        """Whether a text under way draws the very numbers this one would, where the company of a
+        text decides how long its drafts are: through it one would learn what the other's numbers
+        are."""
+        if (
+            self._schedule is None
+            or job.speculation is None
+            or job.speculation.rule.text_follows_seed
+        ):
             return False
         return any(_coins(text.job, text.index) == _coins(job, index) for text in self._running)
 
@@ -302,7 +329,10 @@ class Engine:
         if not job.may_share(index):
             return self._target.open()
         running = [(text.prompt, text.session) for text in self._running]
-        return self._prefixes.find(job.request.prompt_token_ids, running, self._due) or self._target.open()
+        return (
+            self._prefixes.find(job.request.prompt_token_ids, running, self._due)
+            or self._target.open()
+        )
 
     def _sample(self, job: _Job, index: int, session: Session) -> Sample:
         request, params, streams = job.request, job.request.params, job.on_update is not None
@@ -338,17 +368,24 @@ class Engine:
                 job.prompt_logprobs = tuple(sample.generation.prompt_logprobs) or None
             self._end(job, completion, list(sample.notes), sample.error)
 
-    def _end_unopened(self, job: _Job, index: int, reason: FinishReason, error: Exception | None = None) -> None:
+    def _end_unopened(
+        self, job: _Job, index: int, reason: FinishReason, error: Exception | None = None
+    ) -> None:
         """The end of a text that nothing came of."""
-        said, none = None if error is None else explain(error), None if job.request.params.logprobs is None else ()
+        said = None if error is None else explain(error)
+        none = None if job.request.params.logprobs is None else ()
         stats = self._statistics(job, (), ())
-        completion = Completion(index, "", (), (), reason, None, none, stats, (), 0.0, 0.0, error=said)
+        completion = Completion(
+            index, "", (), (), reason, None, none, stats, (), 0.0, 0.0, error=said
+        )
         if job.on_update is not None:
             pieces = (Piece("", (), "plain", reason, None, index),) if reason == "abort" else ()
             job.on_update(Update(index, pieces=pieces, completion=completion, failure=said))
         self._end(job, completion, (), error)
 
-    def _end(self, job: _Job, completion: Completion, notes: Sequence[str], error: Exception | None) -> None:
+    def _end(
+        self, job: _Job, completion: Completion, notes: Sequence[str], error: Exception | None
+    ) -> None:
         """Note one text's end, and the request's when it was the last."""
         job.ended[completion.index], job.error = (completion, notes), job.error or error
         if len(job.ended) < job.request.params.n:
@@ -358,7 +395,9 @@ class Engine:
         rounds = [record for each, _ in ended for record in each.rounds]
         totals = self._statistics(job, rounds, [note for _, notes in ended for note in notes])
         outputs = tuple(each for each, _ in ended)
-        result = Result(job.request.prompt_token_ids, outputs, job.request.seed, totals, job.prompt_logprobs)
+        result = Result(
+            job.request.prompt_token_ids, outputs, job.request.seed, totals, job.prompt_logprobs
+        )
         self._finished.append(RequestOutput(job.number, result, job.error))
 
     def _leave(self, text: _Text) -> None:
@@ -369,7 +408,11 @@ class Engine:
 
     def _statistics(self, job: _Job, rounds: Sequence[Round], notes: Sequence[str]) -> Statistics:
         totals = statistics(rounds, rows=self._target.rows, notes=notes)
-        return totals if job.speculation is None else job.speculation.described(totals, job.request.params)
+        return (
+            totals
+            if job.speculation is None
+            else job.speculation.described(totals, job.request.params)
+        )
 
 
 def _coins(job: _Job, index: int) -> tuple[object, ...]:

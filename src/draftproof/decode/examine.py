@@ -8,7 +8,12 @@ from typing import Any
 
 from draftproof.errors import UsageError
 
-ANYHOW: Mapping[str, Any] = {"dtype": "auto", "device": "auto", "engine": "auto", "trust_remote_code": False}
+ANYHOW: Mapping[str, Any] = {
+    "dtype": "auto",
+    "device": "auto",
+    "engine": "auto",
+    "trust_remote_code": False,
+}
 """How models are loaded unless asked otherwise."""
 
 
@@ -20,10 +25,12 @@ def examine(
     threads: int | None = None,
     tell: Callable[[str, int, int], None] = lambda what, at, total: None,
 ) -> dict[str, Any]:
-    """Everything `draftproof doctor` finds out of this machine, and of models by name, ready for JSON.
+    """Everything `draftproof doctor` finds out of this machine, and of models by name, ready for
+    JSON.
 
-    draft: a draft model or the folder of a head. how: dtype, device, engine and trust_remote_code. quantize: the target's
-    weights. tell: called with what is being done. UsageError when the target itself cannot be used."""
+    draft: a draft model or the folder of a head. how: dtype, device, engine and trust_remote_code.
+    quantize: the target's weights. tell: called with what is being done. UsageError when the target
+    itself cannot be used."""
     import torch
 
     from draftproof.models.engine import check_engine, load_engine
@@ -35,7 +42,11 @@ def examine(
     check_engine(how["engine"], quantize)
     where = choose_device(how["device"])
     choose_dtype(how["dtype"], where, torch.float32)
-    document: dict[str, Any] = {"format": "draftproof.doctor", "machine": describe(), "device": str(where)}
+    document: dict[str, Any] = {
+        "format": "draftproof.doctor",
+        "machine": describe(),
+        "device": str(where),
+    }
     document["dtype_speed"] = dtype_speed(where, tell=tell)
     if target is None:
         return document
@@ -51,7 +62,8 @@ def examine(
 
 
 def _draft(name: str, how: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """The draft model and its description, or why it cannot be loaded: then the target's part still stands."""
+    """The draft model and its description, or why it cannot be loaded: then the target's part still
+    stands."""
     from draftproof.models.engine import load_engine
 
     try:
@@ -62,7 +74,8 @@ def _draft(name: str, how: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
 
 
 def describe_model(model: Any) -> dict[str, Any]:
-    """Size, place, caches and passes of one loaded model, with the measured time of passes over one and five tokens."""
+    """Size, place, caches and passes of one loaded model, with the measured time of passes over one
+    and five tokens."""
     from draftproof.models.packed import num_parameters, packed_layers
     from draftproof.models.steps import pass_seconds
 
@@ -94,12 +107,14 @@ def describe_model(model: Any) -> dict[str, Any]:
 
 
 def describe_pair(target: Any, draft: Any, name: str | None) -> dict[str, Any]:
-    """The vocabularies' match and the methods; without a draft model, the methods alone. A name that is no model's may be the
-    folder of a drafter."""
+    """The vocabularies' match and the methods; without a draft model, the methods alone. A name
+    that is no model's may be the folder of a drafter."""
     from draftproof.decode.available_methods import methods_possible
     from draftproof.decode.build import check_vocabularies
 
-    folder = name if isinstance(draft, UsageError) and name is not None and Path(name).is_dir() else None
+    folder = (
+        name if isinstance(draft, UsageError) and name is not None and Path(name).is_dir() else None
+    )
     found: dict[str, Any] = {"methods": methods_possible(target, draft, folder)}
     if draft is None or isinstance(draft, UsageError):
         return found

@@ -1,4 +1,5 @@
-"""Which errors end one sequence of several and leave the others alone, and the sentence that tells the caller."""
+"""Which errors end one sequence of several and leave the others alone, and the sentence that tells
+the caller."""
 
 from __future__ import annotations
 
@@ -16,13 +17,17 @@ def is_memory_error(error: BaseException) -> bool:
 
 
 def belongs_to_one_row(error: BaseException) -> bool:
-    """Whether `error` is about the sequence it was raised in: its memory, its logits, its length. Anything else is a fault of
-    the program, or of a callable of the caller's, and stops everything."""
+    """Whether `error` is about the sequence it was raised in: its memory, its logits, its length.
+    Anything else is a fault of the program, or of a callable of the caller's, and stops
+    everything."""
     return isinstance(error, DraftproofError) or is_memory_error(error)
 
 
 def explain(error: BaseException) -> str:
     """One sentence."""
     if is_memory_error(error):
-        return "memory ran out while this prompt was read or continued; a smaller batch size or a shorter prompt needs less"
+        return (
+            "memory ran out while this prompt was read or continued; a smaller batch size or "
+            "a shorter prompt needs less"
+        )
     return str(error).strip().split("\n")[0]

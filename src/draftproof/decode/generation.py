@@ -1,9 +1,10 @@
 """One sequence being generated, round by round.
 
-context -> propose -> one target pass over what it has not read, plus the draft -> laws -> rule -> commit token by token ->
-keep the accepted path -> Round -> observe. `round()` is a generator: it yields the forward passes it needs, so one driver can
-serve a single sequence or put the passes of many into one. The enumerator calls the two halves of which a round is made,
-`propose` and `settle`, on forks of a generation.
+context -> propose -> one target pass over what it has not read, plus the draft -> laws -> rule ->
+commit token by token -> keep the accepted path -> Round -> observe. `round()` is a generator: it
+yields the forward passes it needs, so one driver can serve a single sequence or put the passes of
+many into one. The enumerator calls the two halves of which a round is made, `propose` and `settle`,
+on forks of a generation.
 """
 
 from __future__ import annotations
@@ -15,7 +16,17 @@ from time import perf_counter
 from draftproof.core.chance import Chance
 from draftproof.core.params import SamplingParams
 from draftproof.core.pipeline import LawPipeline
-from draftproof.core.records import ROOT, Array, Beside, Draft, Observation, Origin, Round, Seconds, Verdict
+from draftproof.core.records import (
+    ROOT,
+    Array,
+    Beside,
+    Draft,
+    Observation,
+    Origin,
+    Round,
+    Seconds,
+    Verdict,
+)
 from draftproof.core.rules.protocol import Rule
 from draftproof.decode.length import LengthController, Situation
 from draftproof.decode.logprobs import TokenLogprobs, row_logprobs, top_ids
@@ -30,7 +41,8 @@ from draftproof.models.protocol import Output, Session, Step
 
 @dataclass(frozen=True)
 class Proposed:
-    """What one round's drafting left. forward_seconds: the part of `seconds` that the drafter's forward passes took."""
+    """What one round's drafting left. forward_seconds: the part of `seconds` that the drafter's
+    forward passes took."""
 
     builder: DraftBuilder
     seconds: float
@@ -39,12 +51,14 @@ class Proposed:
 
 @dataclass
 class Generation:
-    """The state of one sequence. Everything that changes is here, in the two sessions, and in `stopper`.
+    """The state of one sequence. Everything that changes is here, in the two sessions, and in
+    `stopper`.
 
-    session: the target's, having read a prefix of `context`. chance_at: chance of the round that starts at a committed length.
-    rule, drafting: how to speculate; `drafting=None` decodes plainly, one token a round. length: what decides about draft
-    lengths up to `num_speculative_tokens`; None drafts that many. policy: a bare rule in its place, for proofs. owns_drafting:
-    whether the drafter's session ends with this one. ahead: see `Reading`."""
+    session: the target's, having read a prefix of `context`. chance_at: chance of the round that
+    starts at a committed length. rule, drafting: how to speculate; `drafting=None` decodes plainly,
+    one token a round. length: what decides about draft lengths up to `num_speculative_tokens`; None
+    drafts that many. policy: a bare rule in its place, for proofs. owns_drafting: whether the
+    drafter's session ends with this one. ahead: see `Reading`."""
 
     session: Session
     context: list[int]
@@ -66,7 +80,10 @@ class Generation:
 
     def __post_init__(self) -> None:
         if self.drafting is not None and not isinstance(self.drafting, DraftSession):
-            raise UsageError(f"a drafter opened a {type(self.drafting).__name__}, which is no subclass of DraftSession")
+            raise UsageError(
+                f"a drafter opened a {type(self.drafting).__name__}, which is no "
+                "subclass of DraftSession"
+            )
 
     @property
     def finished(self) -> bool:
@@ -77,7 +94,11 @@ class Generation:
         if self.params.prompt_logprobs is not None and not self.prompt_logprobs:
             observe = self.drafting.observe if self.drafting else None
             self.prompt_logprobs = yield from score_prompt(
-                self.session, tuple(self.context), self.params.prompt_logprobs, hidden=self.wants.hidden, observe=observe
+                self.session,
+                tuple(self.context),
+                self.params.prompt_logprobs,
+                hidden=self.wants.hidden,
+                observe=observe,
             )
         chance = self.chance_at(len(self.context))
         proposed = yield from self.propose(chance)
@@ -97,7 +118,9 @@ class Generation:
         laws = RowLaws(self.pipeline, logits, self.context, draft)
         verdict = laws.within_law(self.rule.verify(draft, laws, chance))
         tokens, num_accepted = self._commit(draft, verdict, logits)
-        self.session.keep((*range(len(unread)), *(len(unread) + node for node in verdict.path[:num_accepted])))
+        self.session.keep(
+            (*range(len(unread)), *(len(unread) + node for node in verdict.path[:num_accepted]))
+        )
         record = self._record(start, draft, verdict, tokens, num_accepted, laws, proposed.builder)
         record = replace(record, reads_prompt=len(unread) > 1, num_read_beside=len(beside))
         self._tell(start, unread, draft, verdict.path[:num_accepted], output, record)
@@ -134,7 +157,11 @@ class Generation:
                 step = proposal.send(output)
         except StopIteration:
             pass
-        if self.drafting is not None and builder.num_nodes == 0 and self.pipeline.constraint is not None:
+        if (
+            self.drafting is not None
+            and builder.num_nodes == 0
+            and self.pipeline.constraint is not None
+        ):
             builder = self._expected_by_grammar(builder, chance)
         return Proposed(builder, perf_counter() - begin, forward)
 
@@ -151,12 +178,22 @@ class Generation:
         )
 
     def _expected_by_grammar(self, empty: DraftBuilder, chance: Chance) -> DraftBuilder:
-        """Where the drafter has nothing: the tokens whose characters the grammar leaves no choice about, as guesses."""
+        """Where the drafter has nothing: the tokens whose characters the grammar leaves no choice
+        about, as guesses."""
         constraint = self.pipeline.constraint
-        expected = constraint.forced(self.context) if constraint is not None and "fixed" in self.rule.selections else ()
+        expected = (
+            constraint.forced(self.context)
+            if constraint is not None and "fixed" in self.rule.selections
+            else ()
+        )
         if not expected:
             return empty
-        builder = DraftBuilder(chance, depth=self._longest(), vocab_size=self.session.model.vocab_size, ends=self.stopper.ends)
+        builder = DraftBuilder(
+            chance,
+            depth=self._longest(),
+            vocab_size=self.session.model.vocab_size,
+            ends=self.stopper.ends,
+        )
         for token in expected:
             if builder.room <= 0 or self.pipeline.forbids(token, self.context, builder.path()):
                 break
@@ -168,7 +205,8 @@ class Generation:
         return min(self.num_speculative_tokens, self.stopper.remaining - 1)
 
     def _depth(self) -> int:
-        """How deep the draft of this round may grow; asks `length`, and hands its choice to a drafter of several."""
+        """How deep the draft of this round may grow; asks `length`, and hands its choice to a
+        drafter of several."""
         longest = self._longest()
         if self.length is None or self.drafting is None:
             return longest
@@ -185,22 +223,32 @@ class Generation:
         return depth
 
     def _node_budget(self) -> int | None:
-        """Most nodes of a tree: as asked, and no more than the target's context holds in one pass."""
+        """Most nodes of a tree: as asked, and no more than the target's context holds in one
+        pass."""
         limit = self.session.model.max_length
         if self.max_nodes is None or limit is None:
             return self.max_nodes
         return min(self.max_nodes, limit - len(self.context))
 
     def _check(self, draft: Draft) -> None:
-        """A rule sees only drafts it is exact for; the decoder refuses such pairs earlier, by what the drafter declares."""
-        if draft.tokens and (draft.selection not in self.rule.selections or not (self.rule.trees or draft.is_chain)):
+        """A rule sees only drafts it is exact for; the decoder refuses such pairs earlier, by what
+        the drafter declares."""
+        if draft.tokens and (
+            draft.selection not in self.rule.selections or not (self.rule.trees or draft.is_chain)
+        ):
             shape = "chain" if draft.is_chain else "tree"
-            raise ValueError(f"rule {self.rule.name!r} cannot verify a {shape} of {draft.selection} drafts")
+            raise ValueError(
+                f"rule {self.rule.name!r} cannot verify a {shape} of {draft.selection} drafts"
+            )
 
     def _fitting(self, beside: Beside, draft: Draft) -> Beside:
         """`beside`, or nothing where the target's context has no room for it."""
         limit = self.session.model.max_length
-        return beside if limit is None or len(self.context) + len(draft) + len(beside) <= limit else Beside()
+        return (
+            beside
+            if limit is None or len(self.context) + len(draft) + len(beside) <= limit
+            else Beside()
+        )
 
     def _verify_step(self, unread: Sequence[int], draft: Draft, beside: Beside) -> Step:
         """The pass over what is unread, the draft, and last what is read beside it."""
@@ -211,10 +259,13 @@ class Generation:
             roots = [first if parent == ROOT else after + parent for parent in beside.parents]
             parents = (*range(-1, first), *(first + 1 + parent for parent in draft.parents), *roots)
         rows = (*range(first, after), *(after + node for node in beside.wanted))
-        return Step(self.session, (*unread, *draft.tokens, *beside.tokens), parents, rows, self.wants.hidden)
+        return Step(
+            self.session, (*unread, *draft.tokens, *beside.tokens), parents, rows, self.wants.hidden
+        )
 
     def _commit(self, draft: Draft, verdict: Verdict, logits: Array) -> tuple[list[int], int]:
-        """Commit the accepted path and the drawn token one by one until one of them ends the text."""
+        """Commit the accepted path and the drawn token one by one until one of them ends the
+        text."""
         wanted = self.params.logprobs
         tokens: list[int] = []
         row = 0
@@ -244,7 +295,11 @@ class Generation:
         if len(tokens) > num_accepted:
             origins.append(verdict.origin(draft))
             reached += draft.children.get(verdict.path[-1] if verdict.path else ROOT, [])[:1]
-        overlaps = tuple(laws.overlap(node, i < num_accepted) for i, node in enumerate(reached)) if draft.is_chain else ()
+        overlaps = (
+            tuple(laws.overlap(node, i < num_accepted) for i, node in enumerate(reached))
+            if draft.is_chain
+            else ()
+        )
         return Round(
             start=start,
             draft_tokens=draft.tokens,
@@ -262,7 +317,13 @@ class Generation:
         )
 
     def _tell(
-        self, start: int, unread: Sequence[int], draft: Draft, path: Sequence[int], output: Output, record: Round
+        self,
+        start: int,
+        unread: Sequence[int],
+        draft: Draft,
+        path: Sequence[int],
+        output: Output,
+        record: Round,
     ) -> None:
         """Hand the drafter what the target has read for good, and the finished round."""
         if self.drafting is None:

@@ -1,9 +1,10 @@
-"""Costs that follow the clock, for `adaptive="live"`: what rounds really take, where it differs from the table.
+"""Costs that follow the clock, for `adaptive="live"`: what rounds really take, where it differs
+from the table.
 
-Decisions then depend on how busy the machine is. The emitted law stays exact (a length is still decided before its draft, from
-rounds that are over), but a sampled run replays with its seed only under the rules `match` and `gumbel`, whose text does not
-depend on the lengths. On a GPU, whose passes are not waited for in decoding, the clock shows less of them than they take.
-"""
+Decisions then depend on how busy the machine is. The emitted law stays exact (a length is still
+decided before its draft, from rounds that are over), but a sampled run replays with its seed only
+under the rules `match` and `gumbel`, whose text does not depend on the lengths. On a GPU, whose
+passes are not waited for in decoding, the clock shows less of them than they take."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ WEIGHT = 0.1
 
 
 class LiveCosts:
-    """costs: the table, corrected by the rounds observed so far. by_token: the same where `costs` counts levels of a tree."""
+    """costs: the table, corrected by the rounds observed so far. by_token: the same where `costs`
+    counts levels of a tree."""
 
     def __init__(self, costs: RoundCosts, by_token: RoundCosts | None = None) -> None:
         self.costs, self.by_token = costs, by_token
@@ -25,7 +27,8 @@ class LiveCosts:
         """Seconds of a target pass over one token, running."""
 
     def observe(self, record: Round, steps: int) -> None:
-        """A round with `steps` steps of the drafter has ended; one that read the prompt says nothing about a step."""
+        """A round with `steps` steps of the drafter has ended; one that read the prompt says
+        nothing about a step."""
         seconds = record.seconds
         if record.reads_prompt or seconds.verify <= 0:
             return

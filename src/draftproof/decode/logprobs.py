@@ -1,4 +1,5 @@
-"""Log-probabilities of emitted tokens: the target's own, before any processing, as vLLM reports them."""
+"""Log-probabilities of emitted tokens: the target's own, before any processing, as vLLM reports
+them."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from draftproof.core.records import Array
 
 @dataclass(frozen=True)
 class TokenLogprobs:
-    """token_id and its logprob (natural) and rank (1 is the most likely); top: the most likely ids with theirs, best first."""
+    """token_id and its logprob (natural) and rank (1 is the most likely); top: the most likely ids
+    with theirs, best first."""
 
     token_id: int
     logprob: float
@@ -32,8 +34,8 @@ def row_logprobs(logits: Array, token: int, num_top: int) -> TokenLogprobs:
 
 
 def top_ids(logits: Array, count: int) -> Array:
-    """The `count` best ids of each row [rows, vocab] -> [rows, count], best first, lower ids first among equals on NumPy; -1
-    means all of them."""
+    """The `count` best ids of each row [rows, vocab] -> [rows, count], best first, lower ids first
+    among equals on NumPy; -1 means all of them."""
     count = logits.shape[-1] if count < 0 else count
     if is_torch_array(logits):
         return logits.topk(min(count, logits.shape[-1]), dim=-1).indices

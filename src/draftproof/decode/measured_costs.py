@@ -1,9 +1,9 @@
-"""The table of costs of a pair, measured once before its first text, for drafts whose length adapts and cannot change the text
-(elsewhere costs are counted: `counted_costs`), and for `live`.
+"""The table of costs of a pair, measured once before its first text, for drafts whose length adapts
+and cannot change the text (elsewhere costs are counted: `counted_costs`), and for `live`.
 
-Medians of some passes, as many as fit into a few seconds. The table becomes part of the configuration
-(`speculative_config["costs"]`), so that a recorded run can be repeated on another day, when the same machine would be measured
-a little differently.
+Medians of some passes, as many as fit into a few seconds. The table becomes part of the
+configuration (`speculative_config["costs"]`), so that a recorded run can be repeated on another
+day, when the same machine would be measured a little differently.
 """
 
 from __future__ import annotations
@@ -31,24 +31,31 @@ LENGTHS = (1, 2, 3, 5, 9, 17, 33, 65)
 """Tokens in a verifying pass; in between, straight lines."""
 LEAST_VISITS, MOST_VISITS = 3, 12
 ENOUGH_SECONDS = 2.0
-"""Passes are timed until this much time is spent, at least LEAST_VISITS and at most MOST_VISITS times each."""
+"""Passes are timed until this much time is spent, at least LEAST_VISITS and at most MOST_VISITS
+times each."""
 CONTEXT = 48
 CHUNK = 64
 """Tokens of the pass that shows what reading a prompt takes."""
 TOKENS = 5
 """Tokens of the texts that show what a round takes outside forward passes."""
 LONGER, READINGS = 4, 3
-"""How much longer the longer of two prompts is, and how often both are read, for what reading takes a drafter."""
+"""How much longer the longer of two prompts is, and how often both are read, for what reading takes
+a drafter."""
 SHORT, LONG = 2, 6
-"""Draft lengths of those texts; where drafting has steps outside passes, both, for what a step takes."""
+"""Draft lengths of those texts; where drafting has steps outside passes, both, for what a step
+takes."""
 
 Clock = Callable[[], float]
 
 
 def measured_costs(
-    target: LanguageModel, drafter: Drafter, num_speculative_tokens: int, clock: Clock = perf_counter
+    target: LanguageModel,
+    drafter: Drafter,
+    num_speculative_tokens: int,
+    clock: Clock = perf_counter,
 ) -> dict[str, RoundCosts]:
-    """Name -> costs, of every drafter that `drafter` is or chooses from, on this machine as it is now.
+    """Name -> costs, of every drafter that `drafter` is or chooses from, on this machine as it is
+    now.
 
     num_speculative_tokens: the longest draft of those that have no limit of their own."""
     found: dict[str, RoundCosts] = {}
@@ -62,14 +69,24 @@ def measured_costs(
     return found
 
 
-def pass_costs(target: LanguageModel, draft: LanguageModel | None, longest: int, clock: Clock = perf_counter) -> RoundCosts:
-    """Passes of the target over up to `longest` drafts, steps of the draft model, and what reading costs both."""
-    room = min([CONTEXT + CHUNK, *(m.max_length for m in (target, draft) if m is not None and m.max_length is not None)])
+def pass_costs(
+    target: LanguageModel, draft: LanguageModel | None, longest: int, clock: Clock = perf_counter
+) -> RoundCosts:
+    """Passes of the target over up to `longest` drafts, steps of the draft model, and what reading
+    costs both."""
+    room = min(
+        [
+            CONTEXT + CHUNK,
+            *(m.max_length for m in (target, draft) if m is not None and m.max_length is not None),
+        ]
+    )
     context = [(37 * i + 11) % target.vocab_size for i in range(max(room // 3, 1))]
     most = max(min(longest + 1, room - len(context)), 1)
     chunk = max(min(CHUNK, room - len(context)), 2)
     lengths = {n for n in LENGTHS if n <= most} | {most}
-    wanted = {"target": (target, sorted(lengths | {chunk}))} | ({} if draft is None else {"draft": (draft, [1, chunk])})
+    wanted = {"target": (target, sorted(lengths | {chunk}))} | (
+        {} if draft is None else {"draft": (draft, [1, chunk])}
+    )
     times = _times(wanted, context, clock)
     verify = rising([times["target", n] for n in sorted(lengths)])
     step = verify[0]
@@ -86,8 +103,8 @@ def pass_costs(target: LanguageModel, draft: LanguageModel | None, longest: int,
 
 
 def rising(times: Sequence[float]) -> list[float]:
-    """The nearest values that never fall, since a longer pass is never quicker: neighbours that do are averaged. (A running
-    maximum would make one slow pass the price of all longer ones.)"""
+    """The nearest values that never fall, since a longer pass is never quicker: neighbours that do
+    are averaged. (A running maximum would make one slow pass the price of all longer ones.)"""
     blocks: list[tuple[float, int]] = []
     for time in times:
         blocks.append((time, 1))
@@ -100,8 +117,8 @@ def rising(times: Sequence[float]) -> list[float]:
 def _times(
     wanted: Mapping[str, tuple[LanguageModel, list[int]]], context: list[int], clock: Clock
 ) -> dict[tuple[str, int], float]:
-    """(name, tokens) -> median seconds of a pass after `context`. Every visit goes through all of them, so that a slow stretch
-    of the machine hits all alike; the first warms up."""
+    """(name, tokens) -> median seconds of a pass after `context`. Every visit goes through all of
+    them, so that a slow stretch of the machine hits all alike; the first warms up."""
     times: dict[tuple[str, int], list[float]] = {}
     sessions: dict[str, Session] = {name: model.open() for name, (model, _) in wanted.items()}
     try:
@@ -113,27 +130,36 @@ def _times(
                 break
             for name, (model, lengths) in wanted.items():
                 for n in lengths:
-                    times.setdefault((name, n), []).append(_timed(model, sessions[name], context, n, clock))
+                    times.setdefault((name, n), []).append(
+                        _timed(model, sessions[name], context, n, clock)
+                    )
     finally:
         for session in sessions.values():
             session.close()
     return {key: median(found[1:]) for key, found in times.items()}
 
 
-def _timed(model: LanguageModel, session: Session, context: list[int], n: int, clock: Clock) -> float:
-    """Seconds of one pass over `n` tokens after `context`; as in decoding, until one number of its last row is known."""
+def _timed(
+    model: LanguageModel, session: Session, context: list[int], n: int, clock: Clock
+) -> float:
+    """Seconds of one pass over `n` tokens after `context`; as in decoding, until one number of its
+    last row is known."""
     session.rollback(len(context))
     began = clock()
-    (output,) = model.extend_many([Step(session, tuple(context[i % len(context)] for i in range(n)), rows=(n - 1,))])
+    (output,) = model.extend_many(
+        [Step(session, tuple(context[i % len(context)] for i in range(n)), rows=(n - 1,))]
+    )
     float(output.logits[-1, 0])
     return clock() - began
 
 
 def _outside(target: LanguageModel, drafter: Drafter) -> dict[str, Any]:
-    """What a round that drafts takes outside passes, beyond a plain round, in plain tokens; from the engine's own rounds.
+    """What a round that drafts takes outside passes, beyond a plain round, in plain tokens; from
+    the engine's own rounds.
 
-    fixed: the round. draft: a step of a drafter that works on the target's states, which takes no pass of a model of its own.
-    read: such a drafter's work for each token that it has not read, seen in its first rounds after prompts of two lengths."""
+    fixed: the round. draft: a step of a drafter that works on the target's states, which takes no
+    pass of a model of its own. read: such a drafter's work for each token that it has not read,
+    seen in its first rounds after prompts of two lengths."""
     size = 4 * max(min(8, (target.max_length or 64) // 16), 1)
     longer = min(LONGER * size, (target.max_length or LONGER * size) - 2 * TOKENS)
 
@@ -158,12 +184,20 @@ def _outside(target: LanguageModel, drafter: Drafter) -> dict[str, Any]:
     read = 0.0
     if longer > size and (after := [trial(SHORT, longer) for _ in range(READINGS)]) and all(after):
         before = [short, *(trial(SHORT) for _ in range(READINGS - 1))]
-        first = [min(outside_passes(rounds[0], drafter) for rounds in runs) for runs in (before, after)]
+        first = [
+            min(outside_passes(rounds[0], drafter) for rounds in runs) for runs in (before, after)
+        ]
         read = max(first[1] - first[0], 0.0) / (longer - size)
-    return {"fixed": max(extra(short) - SHORT * step, 0.0) / token, "draft": step / token, "read": read / token}
+    return {
+        "fixed": max(extra(short) - SHORT * step, 0.0) / token,
+        "draft": step / token,
+        "read": read / token,
+    }
 
 
-def _rounds(target: LanguageModel, speculation: Speculation | None, size: int, max_tokens: int) -> list[Round]:
+def _rounds(
+    target: LanguageModel, speculation: Speculation | None, size: int, max_tokens: int
+) -> list[Round]:
     """The rounds of a text after a prompt of `size` tokens, all but the first, which reads it."""
     prompt = tuple((i % 4) % target.vocab_size for i in range(size))
     params = SamplingParams(max_tokens=max_tokens, ignore_eos=True, seed=0, temperature=1.0)
@@ -173,8 +207,9 @@ def _rounds(target: LanguageModel, speculation: Speculation | None, size: int, m
 
 @contextmanager
 def passes_waited_for(target: LanguageModel, drafter: Drafter | None) -> Iterator[None]:
-    """Within, a pass on a GPU is over when it returns, so that a round's seconds stand where they are spent, in its passes.
-    Else they would stand where the round first looks at a number; decoding itself leaves it so, for waiting costs time."""
+    """Within, a pass on a GPU is over when it returns, so that a round's seconds stand where they
+    are spent, in its passes. Else they would stand where the round first looks at a number;
+    decoding itself leaves it so, for waiting costs time."""
     members = () if drafter is None else drafter.members.values()
     models: list[Any] = [target, *(member.model for member in members if member.model is not None)]
     with ExitStack() as restored:
@@ -192,6 +227,7 @@ def _waited_for(extend_many: Callable[..., Any], device: Any, steps: Sequence[St
 
 
 def outside_passes(seconds: Seconds, drafter: Drafter | None) -> float:
-    """A round's work outside the passes of models that are timed by themselves; a head's are not."""
+    """A round's work outside the passes of models that are timed by themselves; a head's are
+    not."""
     apart = drafter is not None and drafter.model is not None
     return seconds.rest + seconds.draft - (seconds.draft_forward if apart else 0.0)

@@ -1,11 +1,12 @@
 """Watch a decoder while it works: is every emitted token still drawn from the law the target gave?
 
-Two martingales, on what verification has at hand anyway. The bets of `core/wealth.py` on the emitted tokens: that they ever win
-1/level has at most the probability `level` while the text is exact. And accepted drafts less their chances of acceptance, for
-rules that decide one draft after another: a draft law that is not the one drawn from shows there first.
+Two martingales, on what verification has at hand anyway. The bets of `core/wealth.py` on the
+emitted tokens: that they ever win 1/level has at most the probability `level` while the text is
+exact. And accepted drafts less their chances of acceptance, for rules that decide one draft after
+another: a draft law that is not the one drawn from shows there first.
 
-What the target's law itself should be is not looked at: that is the audit's part, with a copy of the target.
-"""
+What the target's law itself should be is not looked at: that is the audit's part, with a copy of
+the target."""
 
 from __future__ import annotations
 
@@ -32,15 +33,19 @@ SEQUENTIAL = ("token", "match")
 
 
 class MonitoredRule(Rule):
-    """A rule that notes what it saw and decided, over all texts made with it. UsageError for a lossy one. For one call of a
-    decoder, whose rows may run on several threads."""
+    """A rule that notes what it saw and decided, over all texts made with it. UsageError for a
+    lossy one. For one call of a decoder, whose rows may run on several threads."""
 
     def __init__(self, rule: Rule) -> None:
         if not rule.lossless:
-            raise UsageError(f"rule {rule.name!r} changes the target's law by design: there is nothing to monitor")
+            raise UsageError(
+                f"rule {rule.name!r} changes the target's law by design: there is "
+                "nothing to monitor"
+            )
         self._rule = rule
         self.name, self.lossless, self.selections = rule.name, rule.lossless, rule.selections
-        self.trees, self.coupled, self.text_follows_seed = rule.trees, rule.coupled, rule.text_follows_seed
+        self.trees, self.coupled = rule.trees, rule.coupled
+        self.text_follows_seed = rule.text_follows_seed
         self.wealth = LastingWealth()
         self.excess = self.variance = 0.0
         self.num_decided = 0
@@ -53,15 +58,23 @@ class MonitoredRule(Rule):
         return verdict
 
     def document(self) -> Mapping[str, Any]:
-        """log_e: log of the bets' wealth now; p_value: of the highest it has been, valid whenever one looks. acceptance_z:
-        accepted drafts less their chances, in standard deviations, None for rules that are not sequential. exact: neither
-        contradicts it at `level`, each with half of it; None where nothing could be tested, and `note` says why."""
-        found: dict[str, Any] = {"level": LEVEL, "num_tokens": self.wealth.n, "log_e": self.wealth.log_e}
+        """log_e: log of the bets' wealth now; p_value: of the highest it has been, valid whenever
+        one looks. acceptance_z: accepted drafts less their chances, in standard deviations, None
+        for rules that are not sequential. exact: neither contradicts it at `level`, each with half
+        of it; None where nothing could be tested, and `note` says why."""
+        found: dict[str, Any] = {
+            "level": LEVEL,
+            "num_tokens": self.wealth.n,
+            "log_e": self.wealth.log_e,
+        }
         found["p_value"] = math.exp(-self.wealth.highest)
         z = self.excess / math.sqrt(self.variance) if self.variance > 0 else None
         found |= {"num_decided": self.num_decided, "acceptance_z": z}
         if self.wealth.n == 0:
-            note = "nothing to test: at temperature 0, or without drafts, no token was drawn that could show anything"
+            note = (
+                "nothing to test: at temperature 0, or without drafts, no token was drawn "
+                "that could show anything"
+            )
             return found | {"exact": None, "likely_cause": None, "note": note}
         by_acceptance = 1.0 if z is None else math.erfc(abs(z) / math.sqrt(2.0))
         exact = min(found["p_value"], by_acceptance) > LEVEL / 2
@@ -84,7 +97,9 @@ class MonitoredRule(Rule):
                 self.wealth.see([(cause, min(MOST, ratio)) for cause, ratio in ratios])
             before = law
 
-    def _note_decision(self, law: Vector, draft_law: Vector | None, token: int, accepted: bool) -> None:
+    def _note_decision(
+        self, law: Vector, draft_law: Vector | None, token: int, accepted: bool
+    ) -> None:
         chance = float(law[token])
         if self.name == "token" and draft_law is not None:
             chance = min(1.0, chance / max(float(draft_law[token]), 1e-300))

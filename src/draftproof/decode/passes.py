@@ -1,4 +1,5 @@
-"""Drives generators that yield forward passes: here one sequence at a time; the passes of many can be joined in one place."""
+"""Drives generators that yield forward passes: here one sequence at a time; the passes of many can
+be joined in one place."""
 
 from __future__ import annotations
 

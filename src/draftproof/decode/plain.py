@@ -1,4 +1,5 @@
-"""Plain decoding: the target alone, one token a pass. The oracle every fast path is compared with, so it stays this simple."""
+"""Plain decoding: the target alone, one token a pass. The oracle every fast path is compared with,
+so it stays this simple."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ from draftproof.models.protocol import Output, Session, Step
 
 @dataclass
 class PlainGeneration:
-    """One sequence decoded by the target alone; used like `Generation`, with no drafter that would want anything."""
+    """One sequence decoded by the target alone; used like `Generation`, with no drafter that would
+    want anything."""
 
     drafting: ClassVar[DraftSession | None] = None
     wants: ClassVar[Wants] = Wants()
@@ -54,14 +56,18 @@ class PlainGeneration:
         if self.pipeline.greedy:
             token = self.pipeline.greedy_tokens(output.logits, self.context, [()])[0]
         else:
-            token = int(self.chance_at(start).draw_target(self.pipeline.law(logits, self.context), 0))
+            token = int(
+                self.chance_at(start).draw_target(self.pipeline.law(logits, self.context), 0)
+            )
         self.pipeline.check()
         if self.params.logprobs is not None:
             self.logprobs.append(row_logprobs(logits, token, self.params.logprobs))
         self.context.append(token)
         self.stopper.push(token)
         seconds = Seconds(verify=verified - begin, rest=perf_counter() - verified)
-        return Round(start, (), (), (token,), ("plain",), 0, 0, reads_prompt=len(unread) > 1, seconds=seconds)
+        return Round(
+            start, (), (), (token,), ("plain",), 0, 0, reads_prompt=len(unread) > 1, seconds=seconds
+        )
 
     def close(self) -> None:
         """Nothing of its own to free."""

@@ -1,4 +1,5 @@
-"""Beginnings that texts have in common, read once: who goes on from whose session, and what is kept for those to come."""
+"""Beginnings that texts have in common, read once: who goes on from whose session, and what is kept
+for those to come."""
 
 from __future__ import annotations
 
@@ -12,19 +13,24 @@ TokenIds = tuple[int, ...]
 
 
 class Prefixes(ABC):
-    """What an engine asks about prompts. A copy shares nothing with its source, so neither can be told from a session that read
-    its tokens by itself."""
+    """What an engine asks about prompts. A copy shares nothing with its source, so neither can be
+    told from a session that read its tokens by itself."""
 
     @abstractmethod
     def saved(self, prompt: TokenIds, wanted: TokenIds) -> int:
-        """How many tokens of the prompt `wanted` a text after `prompt` will have read for it; 0 when not worth a copy."""
+        """How many tokens of the prompt `wanted` a text after `prompt` will have read for it; 0
+        when not worth a copy."""
 
     @abstractmethod
     def find(
-        self, wanted: TokenIds, running: Iterable[tuple[TokenIds, Session]], due: Mapping[TokenIds, int]
+        self,
+        wanted: TokenIds,
+        running: Iterable[tuple[TokenIds, Session]],
+        due: Mapping[TokenIds, int],
     ) -> Session | None:
-        """A session for a text after `wanted` that has read some of it already, or None. running: the prompts and sessions of
-        texts under way. due: prompts of the texts that wait behind this one, with their number."""
+        """A session for a text after `wanted` that has read some of it already, or None. running:
+        the prompts and sessions of texts under way. due: prompts of the texts that wait behind this
+        one, with their number."""
 
     @abstractmethod
     def put(self, prompt: TokenIds, session: Session) -> None:
@@ -40,7 +46,8 @@ class Prefixes(ABC):
 
 
 class EqualPrompts(Prefixes):
-    """Texts after the very same prompt read it once; a session is kept until the last of them has begun."""
+    """Texts after the very same prompt read it once; a session is kept until the last of them has
+    begun."""
 
     def __init__(self) -> None:
         self._kept: dict[TokenIds, Session] = {}
@@ -49,13 +56,21 @@ class EqualPrompts(Prefixes):
         return len(wanted) - 1 if prompt == wanted else 0
 
     def find(
-        self, wanted: TokenIds, running: Iterable[tuple[TokenIds, Session]], due: Mapping[TokenIds, int]
+        self,
+        wanted: TokenIds,
+        running: Iterable[tuple[TokenIds, Session]],
+        due: Mapping[TokenIds, int],
     ) -> Session | None:
         if wanted in self._kept and not due.get(wanted):
             return self._kept.pop(wanted)
         length = len(wanted) - 1
-        candidates = [session for prompt, session in (*self._kept.items(), *running) if prompt == wanted]
-        source = next((session for session in candidates if session.can_fork and session.length >= length), None)
+        candidates = [
+            session for prompt, session in (*self._kept.items(), *running) if prompt == wanted
+        ]
+        source = next(
+            (session for session in candidates if session.can_fork and session.length >= length),
+            None,
+        )
         return None if source is None or length == 0 else forked(source, length)
 
     def put(self, prompt: TokenIds, session: Session) -> None:
@@ -73,7 +88,8 @@ class EqualPrompts(Prefixes):
 
 
 def forked(session: Session, length: int) -> Session | None:
-    """A copy of a session's first `length` tokens; None where there is no memory for both, or its kind cannot be copied."""
+    """A copy of a session's first `length` tokens; None where there is no memory for both, or its
+    kind cannot be copied."""
     if not session.can_fork:
         return None
     try:

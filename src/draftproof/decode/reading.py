@@ -1,4 +1,5 @@
-"""Prompts read ahead, a piece a round, so that a long one does not keep the sequences beside it waiting."""
+"""Prompts read ahead, a piece a round, so that a long one does not keep the sequences beside it
+waiting."""
 
 from __future__ import annotations
 
@@ -11,8 +12,9 @@ from draftproof.models.protocol import Output, Session, Step
 
 
 class Reading(Protocol):
-    """What reading ahead needs of a sequence. ahead: what the drafter has not been told of it yet: it hears of the whole prompt
-    after the first round, as it would had that round read it, so that its drafts and the text do not depend on the pieces."""
+    """What reading ahead needs of a sequence. ahead: what the drafter has not been told of it yet:
+    it hears of the whole prompt after the first round, as it would had that round read it, so that
+    its drafts and the text do not depend on the pieces."""
 
     session: Session
     context: list[int]
@@ -26,7 +28,8 @@ class Reading(Protocol):
 
 
 def read_ahead(sequence: Reading, count: int) -> Generator[Step, Output, None]:
-    """Read the next `count` tokens of the context, of which one must be left for the round that goes on from it."""
+    """Read the next `count` tokens of the context, of which one must be left for the round that
+    goes on from it."""
     start = sequence.session.length
     tokens: Sequence[int] = tuple(sequence.context[start : start + count])
     output = yield Step(sequence.session, tokens, rows=(), hidden=sequence.wants.hidden)

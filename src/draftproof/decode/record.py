@@ -1,9 +1,11 @@
-"""`rounds.jsonl`: what a run did, round by round, for planning, simulation, training and audit to read.
+"""`rounds.jsonl`: what a run did, round by round, for planning, simulation, training and audit to
+read.
 
-The first line is a header, every further line one `Round`. A line is written and flushed as soon as its round ends, so an
-interruption loses nothing but an unfinished last line, which reading leaves out. The rounds of several samples of one prompt
-follow one another; a sample begins where `start` equals the length of the prompt. Where there is a tokenizer, a line
-has the texts of its tokens too (`round_texts.py`).
+The first line is a header, every further line one `Round`. A line is written and flushed as soon as
+its round ends, so an interruption loses nothing but an unfinished last line, which reading leaves
+out. The rounds of several samples of one prompt follow one another; a sample begins where `start`
+equals the length of the prompt. Where there is a tokenizer, a line has the texts of its tokens too
+(`round_texts.py`).
 """
 
 from __future__ import annotations
@@ -34,9 +36,9 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class RecordHeader:
-    """What was run. target: the model's name. method, rule: as in the statistics. config: the speculative config, complete.
-    params: the sampling parameters that differ from their defaults (callables by name), the seed included.
-    draftproof: the version that wrote the file."""
+    """What was run. target: the model's name. method, rule: as in the statistics. config: the
+    speculative config, complete. params: the sampling parameters that differ from their defaults
+    (callables by name), the seed included. draftproof: the version that wrote the file."""
 
     target: str
     method: str
@@ -57,7 +59,8 @@ def check_path(path: str | Path) -> None:
 
 
 class RoundWriter:
-    """Writes one file; a context manager. An existing file is replaced. UsageError when the path cannot be written.
+    """Writes one file; a context manager. An existing file is replaced. UsageError when the path
+    cannot be written.
 
     tokenizer: adds the texts of tokens to every round; None leaves them out."""
 
@@ -68,7 +71,9 @@ class RoundWriter:
         try:
             self._file = self._path.open("w", encoding="utf-8", newline="\n")
         except OSError as error:
-            raise UsageError(f"rounds cannot be recorded in {self._path}: {error.strerror or error}") from error
+            raise UsageError(
+                f"rounds cannot be recorded in {self._path}: {error.strerror or error}"
+            ) from error
 
     def header(self, header: RecordHeader) -> None:
         """The first line; must be written before any round."""
@@ -86,7 +91,12 @@ class RoundWriter:
     def __enter__(self) -> RoundWriter:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
     def _line(self, values: Mapping[str, Any]) -> None:
@@ -94,10 +104,17 @@ class RoundWriter:
             self._file.write(json.dumps(values, separators=(",", ":")) + "\n")
             self._file.flush()
         except OSError as error:
-            raise UsageError(f"rounds cannot be recorded in {self._path}: {error.strerror or error}") from error
+            raise UsageError(
+                f"rounds cannot be recorded in {self._path}: {error.strerror or error}"
+            ) from error
 
 
-def write_rounds(path: str | Path, header: RecordHeader, rounds: Iterable[Round], tokenizer: Tokenizer | None = None) -> None:
+def write_rounds(
+    path: str | Path,
+    header: RecordHeader,
+    rounds: Iterable[Round],
+    tokenizer: Tokenizer | None = None,
+) -> None:
     """Write `rounds` under `header`, each as it comes, with the texts `tokenizer` gives."""
     with RoundWriter(path, tokenizer) as writer:
         writer.header(header)
@@ -106,16 +123,22 @@ def write_rounds(path: str | Path, header: RecordHeader, rounds: Iterable[Round]
 
 
 def read_rounds(path: str | Path) -> tuple[RecordHeader, list[Round]]:
-    """The header and the rounds of a file. UsageError, naming the line: not JSON, another format or version, a missing key."""
+    """The header and the rounds of a file. UsageError, naming the line: not JSON, another format or
+    version, a missing key."""
     lines = _lines(path)
     header = _header(lines[0], f"{path} line 1")
-    return header, [_round(line, f"{path} line {number}") for number, line in enumerate(lines[1:], 2)]
+    return header, [
+        _round(line, f"{path} line {number}") for number, line in enumerate(lines[1:], 2)
+    ]
 
 
 def read_texts(path: str | Path) -> list[tuple[list[str], list[str]] | None]:
-    """`texts` and `draft_texts` of each round of a file that `read_rounds` reads; None for a round that lacks them.
-    UsageError, naming the line, where they are not one string a token."""
-    return [_texts(_object(line, f"{path}"), f"{path} line {number}") for number, line in enumerate(_lines(path)[1:], 2)]
+    """`texts` and `draft_texts` of each round of a file that `read_rounds` reads; None for a round
+    that lacks them. UsageError, naming the line, where they are not one string a token."""
+    return [
+        _texts(_object(line, f"{path}"), f"{path} line {number}")
+        for number, line in enumerate(_lines(path)[1:], 2)
+    ]
 
 
 def _texts(values: Mapping[str, Any], where: str) -> tuple[list[str], list[str]] | None:
@@ -123,7 +146,11 @@ def _texts(values: Mapping[str, Any], where: str) -> tuple[list[str], list[str]]
         return None
     for key, of in (("texts", "tokens"), ("draft_texts", "draft_tokens")):
         given = values[key]
-        if not isinstance(given, list) or len(given) != len(values[of]) or not all(isinstance(text, str) for text in given):
+        if (
+            not isinstance(given, list)
+            or len(given) != len(values[of])
+            or not all(isinstance(text, str) for text in given)
+        ):
             raise UsageError(f"{where}, key {key!r}, is not one string for each of its {of}")
     return values["texts"], values["draft_texts"]
 
@@ -142,7 +169,9 @@ def _lines(path: str | Path) -> list[str]:
     return lines
 
 
-def header_for(decoder: SpeculativeDecoder, prompt_token_ids: Sequence[int], params: SamplingParams) -> RecordHeader:
+def header_for(
+    decoder: SpeculativeDecoder, prompt_token_ids: Sequence[int], params: SamplingParams
+) -> RecordHeader:
     """The header of a run of `decoder` on one prompt."""
     return RecordHeader(
         target=decoder.target.name,
@@ -155,11 +184,13 @@ def header_for(decoder: SpeculativeDecoder, prompt_token_ids: Sequence[int], par
 
 
 def params_as_dict(params: SamplingParams) -> dict[str, Any]:
-    """The fields of `params` that differ from their defaults, ready for JSON: callables by their name, and a bias of -inf, for
-    which JSON has no number, as the string "-inf"."""
+    """The fields of `params` that differ from their defaults, ready for JSON: callables by their
+    name, and a bias of -inf, for which JSON has no number, as the string "-inf"."""
     plain = SamplingParams()
     return {
-        f.name: _plain(getattr(params, f.name)) for f in fields(params) if getattr(params, f.name) != getattr(plain, f.name)
+        f.name: _plain(getattr(params, f.name))
+        for f in fields(params)
+        if getattr(params, f.name) != getattr(plain, f.name)
     }
 
 
@@ -178,26 +209,38 @@ def _plain(value: Any) -> Any:
 def _header(line: str, where: str) -> RecordHeader:
     values = _object(line, where)
     if values.get("format") != FORMAT:
-        raise UsageError(f"{where} says format {values.get('format')!r}; recorded rounds start with {FORMAT!r}")
+        raise UsageError(
+            f"{where} says format {values.get('format')!r}; recorded rounds start with {FORMAT!r}"
+        )
     if values.get("version") != VERSION:
-        raise UsageError(f"{where} says version {values.get('version')!r} of {FORMAT}; this draftproof reads {VERSION}")
+        raise UsageError(
+            f"{where} says version {values.get('version')!r} of {FORMAT}; this "
+            f"draftproof reads {VERSION}"
+        )
     return _build(RecordHeader, values, where, prompt_token_ids=tuple)
 
 
 def _round(line: str, where: str) -> Round:
     values = _object(line, where)
-    tuples = dict.fromkeys(("draft_tokens", "draft_parents", "tokens", "origins", "overlaps"), tuple)
-    return _build(Round, values, where, seconds=lambda given: _build(Seconds, given, where), **tuples)
+    tuples = dict.fromkeys(
+        ("draft_tokens", "draft_parents", "tokens", "origins", "overlaps"), tuple
+    )
+    return _build(
+        Round, values, where, seconds=lambda given: _build(Seconds, given, where), **tuples
+    )
 
 
 def _build(kind: Any, values: Any, where: str, **convert: Callable[[Any], Any]) -> Any:
-    """A `kind` from `values`; keys it does not know are left out, so that others may annotate a file."""
+    """A `kind` from `values`; keys it does not know are left out, so that others may annotate a
+    file."""
     if not isinstance(values, Mapping):
         raise UsageError(f"{where} has {values!r} where an object is expected")
     known: dict[str, Any] = {}
     for f in fields(kind):
         if f.name in values:
-            known[f.name] = _converted(values[f.name], convert.get(f.name), f"{where}, key {f.name!r}")
+            known[f.name] = _converted(
+                values[f.name], convert.get(f.name), f"{where}, key {f.name!r}"
+            )
         elif f.default is MISSING and f.default_factory is MISSING:
             raise UsageError(f"{where} lacks the key {f.name!r}")
     return kind(**known)

@@ -14,8 +14,9 @@ from draftproof.decode.stopping import FinishReason
 class Piece:
     """One stretch of tokens of one origin, as it is committed.
 
-    text: what became readable with them (possibly ""; joined, the pieces are the final text). token_ids: the committed ids.
-    finish_reason, stop_reason: set on the last piece of a sample. index: the sample, for n > 1."""
+    text: what became readable with them (possibly ""; joined, the pieces are the final text).
+    token_ids: the committed ids. finish_reason, stop_reason: set on the last piece of a sample.
+    index: the sample, for n > 1."""
 
     text: str
     token_ids: tuple[int, ...]
@@ -29,9 +30,10 @@ class Piece:
 class Completion:
     """One sample. Text, ids, log-probabilities, rounds and stats all end at the same token.
 
-    origins: where each token came from. seconds: wall time from its beginning, first_token_seconds until its first token; in a
-    batch that time is shared with its neighbours. num_cached_tokens: how many of the prompt were read before this request
-    (vLLM's name). error: what went wrong, when finish_reason is "error"."""
+    origins: where each token came from. seconds: wall time from its beginning, first_token_seconds
+    until its first token; in a batch that time is shared with its neighbours. num_cached_tokens:
+    how many of the prompt were read before this request (vLLM's name). error: what went wrong, when
+    finish_reason is "error"."""
 
     index: int
     text: str
@@ -49,21 +51,25 @@ class Completion:
 
     @property
     def tokens_per_second(self) -> float:
-        """Emitted tokens per second of wall time, reading the prompt included; 0 when it ended before its first round."""
+        """Emitted tokens per second of wall time, reading the prompt included; 0 when it ended
+        before its first round."""
         return len(self.token_ids) / self.seconds if self.seconds else 0.0
 
     @property
     def decode_tokens_per_second(self) -> float | None:
-        """The same without reading the prompt: tokens after the first round per second after it; None when there are none."""
+        """The same without reading the prompt: tokens after the first round per second after it;
+        None when there are none."""
         later = len(self.token_ids) - len(self.rounds[0].tokens) if self.rounds else 0
         return later / (self.seconds - self.first_token_seconds) if later else None
 
 
 @dataclass(frozen=True)
 class Update:
-    """What a round, or its end, added to one sample. index: which. prompt_logprobs: with its first tokens, where asked for.
+    """What a round, or its end, added to one sample. index: which. prompt_logprobs: with its first
+    tokens, where asked for.
 
-    seconds: since the sample began. completion: the whole, when this ended it. failure: what went wrong, when an error did."""
+    seconds: since the sample began. completion: the whole, when this ended it. failure: what went
+    wrong, when an error did."""
 
     index: int
     pieces: tuple[Piece, ...] = ()
@@ -91,8 +97,8 @@ class Update:
 class Result:
     """All samples of one prompt; the first one's fields, but for its stats, are also this object's.
 
-    seed: the seed that replays the result, drawn when none was given. stats: the totals of all samples; each output has its
-    own."""
+    seed: the seed that replays the result, drawn when none was given. stats: the totals of all
+    samples; each output has its own."""
 
     prompt_token_ids: tuple[int, ...]
     outputs: tuple[Completion, ...]

@@ -1,7 +1,9 @@
-"""The texts of recorded tokens: two optional keys of a line of `rounds.jsonl`, for people who look at a run.
+"""The texts of recorded tokens: two optional keys of a line of `rounds.jsonl`, for people who look
+at a run.
 
-`texts` has one entry a token of `tokens`: what it added to the sample's text, "" while a character is not whole yet.
-`draft_texts` has one entry a token of `draft_tokens`: that token decoded by itself.
+`texts` has one entry a token of `tokens`: what it added to the sample's text, "" while a character
+is not whole yet. `draft_texts` has one entry a token of `draft_tokens`: that token decoded by
+itself.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ from draftproof.decode.text import Detokenizer, Tokenizer, decode_all
 
 
 class RoundTexts:
-    """Gives the two keys, round after round. A round that begins at num_prompt_tokens begins another sample."""
+    """Gives the two keys, round after round. A round that begins at num_prompt_tokens begins
+    another sample."""
 
     def __init__(self, tokenizer: Tokenizer, num_prompt_tokens: int) -> None:
         self._tokenizer, self._begin = tokenizer, num_prompt_tokens

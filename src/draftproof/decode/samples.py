@@ -20,7 +20,8 @@ from draftproof.models.protocol import Output, Step
 
 
 class Cancel(Protocol):
-    """Tells that the caller has had enough; a `threading.Event` is one. Asked before every round."""
+    """Tells that the caller has had enough; a `threading.Event` is one. Asked before every
+    round."""
 
     def is_set(self) -> bool: ...
 
@@ -43,11 +44,12 @@ class Sequenced(Reading, Protocol):
 
 
 class Sample:
-    """One sample of one prompt, run round by round; `news` is what a round brought, `completion` the whole.
+    """One sample of one prompt, run round by round; `news` is what a round brought, `completion`
+    the whole.
 
-    detokenizer: None where nobody wants the text before its end. cancel: ends the text before the next round once it is set.
-    num_speculative_tokens: the draft length asked for, which a schedule may lower. notes: what its statistics should say beside
-    the rounds' own."""
+    detokenizer: None where nobody wants the text before its end. cancel: ends the text before the
+    next round once it is set. num_speculative_tokens: the draft length asked for, which a schedule
+    may lower. notes: what its statistics should say beside the rounds' own."""
 
     def __init__(
         self,
@@ -81,7 +83,8 @@ class Sample:
         return self.generation.finished
 
     def round(self) -> Generator[Step, Output, None]:
-        """One round, with its passes asked for as the generation asks for them; then it is noted. Not once `ended`."""
+        """One round, with its passes asked for as the generation asks for them; then it is noted.
+        Not once `ended`."""
         record = yield from self.generation.round()
         self.rounds.append(record)
         if self._on_round is not None:
@@ -91,12 +94,14 @@ class Sample:
 
     @property
     def unread(self) -> int:
-        """Tokens of the context that the next round reads beside its draft; one, once the prompt is read."""
+        """Tokens of the context that the next round reads beside its draft; one, once the prompt is
+        read."""
         return len(self.generation.context) - self.generation.session.length
 
     @property
     def reads_ahead(self) -> bool:
-        """Whether the prompt may be read in pieces before the first round; one that is scored is read by that round itself."""
+        """Whether the prompt may be read in pieces before the first round; one that is scored is
+        read by that round itself."""
         return self.generation.params.prompt_logprobs is None
 
     def read(self, count: int) -> Generator[Step, Output, None]:
@@ -114,15 +119,20 @@ class Sample:
         return self._shown_rounds < len(self.rounds)
 
     def news(self) -> Update:
-        """What the rounds since the last call brought, and the text that was held back when the caller has cancelled."""
+        """What the rounds since the last call brought, and the text that was held back when the
+        caller has cancelled."""
         rounds, self._shown_rounds = self.rounds[self._shown_rounds :], len(self.rounds)
         shown, generation = self._shown_tokens, self.generation
         return Update(
             self._index,
             pieces=tuple(self._new_pieces(rounds)),
             rounds=tuple(rounds),
-            logprobs=None if generation.params.logprobs is None else tuple(generation.logprobs[shown:]),
-            prompt_logprobs=tuple(generation.prompt_logprobs) if rounds and shown == 0 and generation.prompt_logprobs else None,
+            logprobs=None
+            if generation.params.logprobs is None
+            else tuple(generation.logprobs[shown:]),
+            prompt_logprobs=tuple(generation.prompt_logprobs)
+            if rounds and shown == 0 and generation.prompt_logprobs
+            else None,
             seconds=self.seconds,
             failure=None if self.error is None else explain(self.error),
         )
@@ -130,11 +140,20 @@ class Sample:
     def _new_pieces(self, rounds: Sequence[Round]) -> Iterator[Piece]:
         """One piece for each stretch of tokens of one origin."""
         for record in rounds:
-            yield from self._pieces_of(record, self.generation.stopper.finish if record is self.rounds[-1] else None)
+            yield from self._pieces_of(
+                record, self.generation.stopper.finish if record is self.rounds[-1] else None
+            )
         finish = self.generation.stopper.finish
         if finish is not None and finish.reason == "abort":
             origin = self.rounds[-1].origins[-1] if self.rounds else "plain"
-            yield Piece(self._release(self._shown_tokens, ends=True), (), origin, finish.reason, None, self._index)
+            yield Piece(
+                self._release(self._shown_tokens, ends=True),
+                (),
+                origin,
+                finish.reason,
+                None,
+                self._index,
+            )
 
     def _pieces_of(self, record: Round, finish: Finish | None) -> Iterator[Piece]:
         pairs = groupby(zip(record.origins, record.tokens, strict=True), key=lambda pair: pair[0])
@@ -158,7 +177,9 @@ class Sample:
             origins=tuple(origin for record in self.rounds for origin in record.origins),
             finish_reason=finish.reason,
             stop_reason=finish.stop_reason,
-            logprobs=None if self.generation.params.logprobs is None else tuple(self.generation.logprobs),
+            logprobs=None
+            if self.generation.params.logprobs is None
+            else tuple(self.generation.logprobs),
             stats=stats,
             rounds=tuple(self.rounds),
             seconds=self.seconds,
@@ -175,7 +196,8 @@ class Sample:
         return decode_all(self._tokenizer, shown, self._skip)[: stopper.text_end]
 
     def _release(self, count: int, ends: bool) -> str:
-        """The text that may be shown once `count` tokens are out: whole characters, nothing that may begin a stop string."""
+        """The text that may be shown once `count` tokens are out: whole characters, nothing that
+        may begin a stop string."""
         if self._detokenizer is None:
             return ""
         if ends:
@@ -184,7 +206,9 @@ class Sample:
         end = len(text)
         if not ends:
             written = self._detokenizer.written.text
-            may_stop = self._detokenizer.shown(len(written) - _held_back(written, self._stop_strings))
+            may_stop = self._detokenizer.shown(
+                len(written) - _held_back(written, self._stop_strings)
+            )
             end = min(self._detokenizer.ends[count - 1], may_stop)
         piece, self._released = text[self._released : end], max(end, self._released)
         return piece

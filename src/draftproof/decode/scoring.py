@@ -1,4 +1,5 @@
-"""Log-probabilities of a prompt: it is read in pieces, so that no more than a few hundred rows of logits exist at once."""
+"""Log-probabilities of a prompt: it is read in pieces, so that no more than a few hundred rows of
+logits exist at once."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ def score_prompt(
     hidden: Sequence[int] = (),
     observe: Callable[[Observation], None] | None = None,
 ) -> Generator[Step, Output, list[TokenLogprobs | None]]:
-    """Read `prompt` up to its last token into the empty `session`; one entry a prompt token, None for the first.
+    """Read `prompt` up to its last token into the empty `session`; one entry a prompt token, None
+    for the first.
 
     A drafter that watches the target is told through `observe`."""
     scored: list[TokenLogprobs | None] = [None]

@@ -11,8 +11,9 @@ from draftproof.decode.request import GenerationRequest
 
 
 def with_seeds_of_their_own(requests: Sequence[GenerationRequest]) -> list[GenerationRequest]:
-    """The same requests; of those whose prompt and seed are equal, the first keeps the seed and each further one gets a seed
-    made from it and from how many came before, which its result reports: alone with that seed its text is the same."""
+    """The same requests; of those whose prompt and seed are equal, the first keeps the seed and
+    each further one gets a seed made from it and from how many came before, which its result
+    reports: alone with that seed its text is the same."""
     taken: set[Hashable] = set()
     copies: Counter[Hashable] = Counter()
     made = []

@@ -1,4 +1,5 @@
-"""From a checked request to one text of it, ready to be generated: the one place where a generation is put together."""
+"""From a checked request to one text of it, ready to be generated: the one place where a generation
+is put together."""
 
 from __future__ import annotations
 
@@ -35,17 +36,25 @@ def open_generation(
 ) -> Generation | PlainGeneration:
     """Text `index` of a request over `session`, which has read a prefix of the prompt or nothing.
 
-    speculation: None decodes with the target alone; coupled: such texts are then drawn as under the rule `gumbel`.
-    open_drafter: by default the drafter's session is opened for this text and ends with it."""
+    speculation: None decodes with the target alone; coupled: such texts are then drawn as under the
+    rule `gumbel`. open_drafter: by default the drafter's session is opened for this text and ends
+    with it."""
     ids, params = request.prompt_token_ids, request.params
     if index > 0:
         params = replace(params, prompt_logprobs=None)
     session.rollback(min(session.length, len(ids) - 1))
-    pipeline = LawPipeline(params, num_prompt_tokens=len(ids), vocab_size=target.vocab_size, eos_token_ids=target.eos_token_ids)
+    pipeline = LawPipeline(
+        params,
+        num_prompt_tokens=len(ids),
+        vocab_size=target.vocab_size,
+        eos_token_ids=target.eos_token_ids,
+    )
     number = request.first_index + index
     if speculation is None:
         stream = stream_key(request.seed, number, prompt=ids)
-        return PlainGeneration(session, list(ids), params, pipeline, stopper, chance_of(stream, coupled=coupled))
+        return PlainGeneration(
+            session, list(ids), params, pipeline, stopper, chance_of(stream, coupled=coupled)
+        )
     drafter, drafting = speculation.drafter_for(params), None
     if drafter is not None:
         asked = Request(ids, params, pipeline.for_drafter(), target, number)
@@ -68,7 +77,12 @@ def open_generation(
 
 
 def make_stopper(
-    target: LanguageModel, tokenizer: Any, num_prompt_tokens: int, params: SamplingParams, *, streams: bool = False
+    target: LanguageModel,
+    tokenizer: Any,
+    num_prompt_tokens: int,
+    params: SamplingParams,
+    *,
+    streams: bool = False,
 ) -> Stopper:
     """What ends a text. streams: its text is wanted while it comes."""
     room = None if target.max_length is None else target.max_length - num_prompt_tokens

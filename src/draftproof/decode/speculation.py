@@ -1,4 +1,5 @@
-"""All that decoding knows of drafting beside the target, as one value: the drafter, the rule, the lengths and their costs."""
+"""All that decoding knows of drafting beside the target, as one value: the drafter, the rule, the
+lengths and their costs."""
 
 from __future__ import annotations
 
@@ -24,15 +25,22 @@ from draftproof.errors import UsageError
 ChanceAt = Callable[[int], Chance]
 """Chance of a text's rounds, by the committed length at which they begin."""
 
-FOLLOWS_CLOCK = 'adaptive "live" follows the clock: the seed may give another text of the same law the next time'
+FOLLOWS_CLOCK = (
+    'adaptive "live" follows the clock: the seed may give another text of the same law '
+    "the next time"
+)
 """Said of a text that only chance would repeat."""
-FOLLOWS_MEMORY = "drafts may hold what earlier requests wrote: the seed gives this text again only after the same requests"
+FOLLOWS_MEMORY = (
+    "drafts may hold what earlier requests wrote: the seed gives this text again only "
+    "after the same requests"
+)
 """Said of a text over a store that outlives its request."""
 
 
 @dataclass(frozen=True, eq=False)
 class Speculation:
-    """How a target's texts are drafted and verified. drafter: None for method "none", whose texts are drawn without drafts.
+    """How a target's texts are drafted and verified. drafter: None for method "none", whose texts
+    are drawn without drafts.
 
     config: with its table of costs, where lengths are weighed by one and texts are to be made."""
 
@@ -42,7 +50,8 @@ class Speculation:
 
     @classmethod
     def of(cls, config: SpeculativeConfig, drafter: Drafter | None) -> Speculation:
-        """With the rule that the config names or the drafter has by nature. UsageError for what does not go together."""
+        """With the rule that the config names or the drafter has by nature. UsageError for what
+        does not go together."""
         length_controller(config, drafter)  # refuses costs of other drafters
         return cls(config, drafter, _fitting_rule(config, drafter))
 
@@ -60,27 +69,34 @@ class Speculation:
         return MAX_NODES if shape is None else len(shape)
 
     def drafter_for(self, params: SamplingParams) -> Drafter | None:
-        """The drafter, unless these parameters ask for plain decoding. UsageError for a prediction that nothing reads."""
+        """The drafter, unless these parameters ask for plain decoding. UsageError for a prediction
+        that nothing reads."""
         if params.num_speculative_tokens == 0:
             return None
         reads = self.drafter is not None and self.drafter.wants.prediction
         if params.prediction is not None and not reads:
             method = "none" if self.drafter is None else self.drafter.name
             raise UsageError(
-                f"a prediction is read by method 'prediction', alone or among the drafters of 'auto'; this is {method!r}"
+                "a prediction is read by method 'prediction', alone or among the "
+                f"drafters of 'auto'; this is {method!r}"
             )
         return self.drafter if self.draft_length(params) > 0 else None
 
     def draft_length(self, params: SamplingParams) -> int:
-        """The draft length of a request with these parameters. UsageError for one that the drafter does not have."""
+        """The draft length of a request with these parameters. UsageError for one that the drafter
+        does not have."""
         if self.drafter is None:
             if params.num_speculative_tokens:
-                raise UsageError("num_speculative_tokens asks for drafts, but this decoder has no drafter (method 'none')")
+                raise UsageError(
+                    "num_speculative_tokens asks for drafts, but this decoder has no "
+                    "drafter (method 'none')"
+                )
             return 0
         asked, shape = params.num_speculative_tokens, self.drafter.tree
         if asked is not None and shape is not None and asked > shape.depth:
             raise UsageError(
-                f"num_speculative_tokens is {asked}, but the tree has {shape.depth} levels; allowed: 0 to {shape.depth}"
+                f"num_speculative_tokens is {asked}, but the tree has {shape.depth} "
+                f"levels; allowed: 0 to {shape.depth}"
             )
         return self.config.num_speculative_tokens if asked is None else asked
 
@@ -89,8 +105,8 @@ class Speculation:
         return RULES["match"] if params.temperature == 0 and self.rule.lossless else self.rule
 
     def reads_states(self, params: SamplingParams) -> bool:
-        """Whether the drafter needs the target's hidden states over the whole text: a new session of it cannot go on from a
-        prompt that was read before."""
+        """Whether the drafter needs the target's hidden states over the whole text: a new session
+        of it cannot go on from a prompt that was read before."""
         drafter = self.drafter_for(params)
         return drafter is not None and bool(drafter.wants.hidden)
 
@@ -99,12 +115,16 @@ class Speculation:
         return length_controller(self.config, self.drafter_for(params))
 
     def chance_of(self, prompt: tuple[int, ...], params: SamplingParams, index: int) -> ChanceAt:
-        """The chance of text `index` of a request: plain decoding's where the text follows the seed; elsewhere no request over
-        a memory shares it with another one, and none over texts that were there before with one that may have written them."""
+        """The chance of text `index` of a request: plain decoding's where the text follows the
+        seed; elsewhere no request over a memory shares it with another one, and none over texts
+        that were there before with one that may have written them."""
         opening, known = 0, list[int]()
         if self.drafter is not None and not self.rule.text_follows_seed:
             opening = take_opening(self.drafter.memories)
-            known = [*([self.drafter.known_texts] if self.drafter.known_texts else []), *(params.prediction or ())]
+            known = [
+                *([self.drafter.known_texts] if self.drafter.known_texts else []),
+                *(params.prediction or ()),
+            ]
         stream = stream_key(params.seed or 0, index, prompt=prompt, opening=opening, known=known)
         return chance_of(stream, coupled=self.rule.coupled)
 
@@ -131,14 +151,21 @@ def chance_of(stream: tuple[int, int], *, coupled: bool = False) -> ChanceAt:
 
 
 def _fitting_rule(config: SpeculativeConfig, drafter: Drafter | None) -> Rule:
-    """The rule asked for, or the drafter's natural one; UsageError when it cannot verify what the drafter builds."""
+    """The rule asked for, or the drafter's natural one; UsageError when it cannot verify what the
+    drafter builds."""
     if drafter is None:
         return RULES[config.rule_name or "match"]
     name = config.rule_name or natural_rule(drafter.selections, drafter.trees)
     rule = RULES[name]
     if not drafter.selections <= rule.selections:
         missing = ", ".join(sorted(drafter.selections - rule.selections))
-        raise UsageError(f"rule {name!r} cannot verify {missing} drafts, which method {drafter.name!r} makes; use 'match'")
+        raise UsageError(
+            f"rule {name!r} cannot verify {missing} drafts, which method "
+            f"{drafter.name!r} makes; use 'match'"
+        )
     if drafter.trees and not rule.trees:
-        raise UsageError(f"rule {name!r} verifies chains only, and method {drafter.name!r} makes trees; use 'match'")
+        raise UsageError(
+            f"rule {name!r} verifies chains only, and method {drafter.name!r} makes "
+            "trees; use 'match'"
+        )
     return rule

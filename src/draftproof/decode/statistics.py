@@ -1,9 +1,11 @@
-"""Counts and rates of a run, defined once. What has a name of vLLM's speculative-decoding metrics is vLLM's count.
+"""Counts and rates of a run, defined once. What has a name of vLLM's speculative-decoding metrics
+is vLLM's count.
 
-num_rounds: target passes that emitted tokens (the pass that reads the prompt emits too, and counts). num_drafts: rounds that
-had a draft. num_accepted_tokens: drafts the rule accepted, neither the bonus nor a replacement; as in vLLM, with those behind
-the token that ended the text. num_kept_tokens: those of them that are in the text. num_emitted_tokens: what the caller
-received. Rates without a denominator are None, never 0 or 1.
+num_rounds: target passes that emitted tokens (the pass that reads the prompt emits too, and
+counts). num_drafts: rounds that had a draft. num_accepted_tokens: drafts the rule accepted, neither
+the bonus nor a replacement; as in vLLM, with those behind the token that ended the text.
+num_kept_tokens: those of them that are in the text. num_emitted_tokens: what the caller received.
+Rates without a denominator are None, never 0 or 1.
 """
 
 from __future__ import annotations
@@ -18,14 +20,16 @@ from draftproof.core.records import Round
 
 @dataclass(frozen=True)
 class Statistics:
-    """Totals over rounds. Seconds: `prompt_seconds` is the target pass of the first round (it reads the prompt);
-    `draft_seconds`, `verify_seconds`, `rest_seconds` split everything else. `draft_forward_seconds` is the part of
-    `draft_seconds` inside forwards. rounds_per_draft_length: rounds with 0, 1, 2, ... drafts. length_reasons: where the
-    length adapts, rounds by why their draft was as long as it was. rounds_per_drafter: where several take turns. ..._per_pos:
-    by the draft's position, as vLLM names it; reached: verified before the text ended. notes: each once, with how many rounds
-    it is about where it is more than one. rows: "identical" where the target's engine gives a row the same bits whatever is
-    read beside it, else what differs; None where it was not looked at. monitor: what it saw so far, see `decode/monitor.py`;
-    None where none was asked for."""
+    """Totals over rounds. Seconds: `prompt_seconds` is the target pass of the first round (it reads
+    the prompt); `draft_seconds`, `verify_seconds`, `rest_seconds` split everything else.
+    `draft_forward_seconds` is the part of `draft_seconds` inside forwards. rounds_per_draft_length:
+    rounds with 0, 1, 2, ... drafts. length_reasons: where the length adapts, rounds by why their
+    draft was as long as it was. rounds_per_drafter: where several take turns. ..._per_pos: by the
+    draft's position, as vLLM names it; reached: verified before the text ended. notes: each once,
+    with how many rounds it is about where it is more than one. rows: "identical" where the target's
+    engine gives a row the same bits whatever is read beside it, else what differs; None where it
+    was not looked at. monitor: what it saw so far, see `decode/monitor.py`; None where none was
+    asked for."""
 
     method: str = "none"
     rule: str | None = None
@@ -63,13 +67,15 @@ class Statistics:
 
     @property
     def mean_acceptance_length(self) -> float | None:
-        """1 + accepted / num_drafts, vLLM's figure: the bonus or replacement included, and drafts accepted behind the end."""
+        """1 + accepted / num_drafts, vLLM's figure: the bonus or replacement included, and drafts
+        accepted behind the end."""
         per_draft = _ratio(self.num_accepted_tokens, self.num_drafts)
         return None if per_draft is None else 1 + per_draft
 
     @property
     def mean_kept_length(self) -> float | None:
-        """Emitted tokens of the rounds that had a draft / num_drafts: what is left of the same where texts end."""
+        """Emitted tokens of the rounds that had a draft / num_drafts: what is left of the same
+        where texts end."""
         return _ratio(self.num_emitted_with_draft, self.num_drafts)
 
     @property
@@ -79,22 +85,26 @@ class Statistics:
 
     @property
     def acceptance_per_position(self) -> dict[str, tuple[float | None, ...]]:
-        """`marginal`: accepted at position i / num_drafts, vLLM's per-position acceptance rate. `conditional`: kept at i /
-        reached at i."""
+        """`marginal`: accepted at position i / num_drafts, vLLM's per-position acceptance rate.
+        `conditional`: kept at i / reached at i."""
         pairs = zip(self.num_kept_tokens_per_pos, self.num_reached_tokens_per_pos, strict=True)
         return {
-            "marginal": tuple(_ratio(accepted, self.num_drafts) for accepted in self.num_accepted_tokens_per_pos),
+            "marginal": tuple(
+                _ratio(accepted, self.num_drafts) for accepted in self.num_accepted_tokens_per_pos
+            ),
             "conditional": tuple(_ratio(kept, reached) for kept, reached in pairs),
         }
 
     @property
     def alpha(self) -> float | None:
-        """Mean of 1 - TV(target_law, draft_law) over reached positions: the most any single-draft rule could accept."""
+        """Mean of 1 - TV(target_law, draft_law) over reached positions: the most any single-draft
+        rule could accept."""
         return _ratio(self.overlap_sum, self.num_overlaps)
 
     @property
     def share_of_rounds_with_draft(self) -> float | None:
-        """num_drafts / num_rounds: low when a drafter often has nothing to propose, whatever its acceptance rate."""
+        """num_drafts / num_rounds: low when a drafter often has nothing to propose, whatever its
+        acceptance rate."""
         return _ratio(self.num_drafts, self.num_rounds)
 
     def as_dict(self) -> dict[str, Any]:
@@ -120,7 +130,8 @@ def statistics(
     rows: str | None = None,
     notes: Sequence[str] = (),
 ) -> Statistics:
-    """The totals over `rounds` (of one sequence or several, in order); `notes` of the run come before those of the rounds."""
+    """The totals over `rounds` (of one sequence or several, in order); `notes` of the run come
+    before those of the rounds."""
     rounds = list(rounds)
     accepted = [r.num_accepted_tokens + r.num_accepted_after_end for r in rounds]
     kept, reached = [r.num_accepted_tokens for r in rounds], [r.reached for r in rounds]

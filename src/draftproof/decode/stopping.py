@@ -1,7 +1,9 @@
-"""The one stopping routine. Tokens are committed one at a time through it, whoever produced them and however many at once.
+"""The one stopping routine. Tokens are committed one at a time through it, whoever produced them
+and however many at once.
 
-So an end token, a stop string or a limit inside an accepted block ends the text, the ids, the log-probabilities, the counts and
-the cache at the same token at which plain decoding would have ended them.
+So an end token, a stop string or a limit inside an accepted block ends the text, the ids, the
+log-probabilities, the counts and the cache at the same token at which plain decoding would have
+ended them.
 """
 
 from __future__ import annotations
@@ -18,8 +20,9 @@ FinishReason = Literal["stop", "length", "abort", "error"]
 
 @dataclass(frozen=True)
 class Finish:
-    """reason: "stop" (end token, stop token id, stop string), "length", "abort" (the caller cancelled) or "error" (this one of
-    several failed). stop_reason: the token id or string that stopped it, None for the rest; vLLM's fields."""
+    """reason: "stop" (end token, stop token id, stop string), "length", "abort" (the caller
+    cancelled) or "error" (this one of several failed). stop_reason: the token id or string that
+    stopped it, None for the rest; vLLM's fields."""
 
     reason: FinishReason
     stop_reason: int | str | None = None
@@ -28,12 +31,19 @@ class Finish:
 class Stopper:
     """Counts and watches one sequence.
 
-    limit: most tokens to emit (max_tokens and the context limit, whichever is less). detokenizer: needed for stop strings.
+    limit: most tokens to emit (max_tokens and the context limit, whichever is less). detokenizer:
+    needed for stop strings.
 
-    After the finish: `hides_last` says that the last token's text is left out, `text_end` where a stop string cuts the text."""
+    After the finish: `hides_last` says that the last token's text is left out, `text_end` where a
+    stop string cuts the text."""
 
     def __init__(
-        self, params: SamplingParams, *, eos_token_ids: Sequence[int], limit: int, detokenizer: Detokenizer | None = None
+        self,
+        params: SamplingParams,
+        *,
+        eos_token_ids: Sequence[int],
+        limit: int,
+        detokenizer: Detokenizer | None = None,
     ) -> None:
         self._eos = frozenset() if params.ignore_eos else frozenset(eos_token_ids)
         self._stop_ids = frozenset(params.stop_token_ids or ())
@@ -52,13 +62,15 @@ class Stopper:
         return 0 if self.finish else self._limit - self.count
 
     def ends(self, token: int, ahead: int) -> bool:
-        """Whether `token`, committed `ahead` tokens from now (the next one is 1), ends the text by its id. What stop strings
-        or a caller's criteria end is only known once it is committed."""
-        return self.count + ahead >= self._min_tokens and (token in self._eos or token in self._stop_ids)
+        """Whether `token`, committed `ahead` tokens from now (the next one is 1), ends the text by
+        its id. What stop strings or a caller's criteria end is only known once it is committed."""
+        return self.count + ahead >= self._min_tokens and (
+            token in self._eos or token in self._stop_ids
+        )
 
     def push(self, token: int) -> Finish | None:
-        """Commit one token; the finish, if this token is the last. The text of a token that stops by its id is left out, as in
-        vLLM, unless `include_stop_str_in_output`."""
+        """Commit one token; the finish, if this token is the last. The text of a token that stops
+        by its id is left out, as in vLLM, unless `include_stop_str_in_output`."""
         if self.ends(token, 1):
             self.finish = Finish("stop", None if token in self._eos else token)
         self.count += 1
@@ -78,7 +90,8 @@ class Stopper:
             self.finish = Finish(reason)
 
     def _stop_string(self, text_before: int) -> Finish | None:
-        """The stop string that ends first in what this token completed of the text as the model wrote it."""
+        """The stop string that ends first in what this token completed of the text as the model
+        wrote it."""
         if not self.detokenizer or not self._stop_strings:
             return None
         text = self.detokenizer.written.text

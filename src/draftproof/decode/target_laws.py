@@ -14,14 +14,19 @@ from draftproof.core.records import ROOT, Array, Draft, Verdict
 
 
 class RowLaws:
-    """`TargetLaws` over `logits` [len(draft) + 1, vocab], row 0 after the pending token, row i + 1 after node i.
+    """`TargetLaws` over `logits` [len(draft) + 1, vocab], row 0 after the pending token, row i + 1
+    after node i.
 
-    Each row is processed with its own history: the context and the tokens on the way to its node. After a draft that ends the
-    text nothing is processed: the law there is one-hot on that very token, which nobody emits again. Any other row may have no
-    law either (a grammar has no continuation behind a draft that the target rejects, or behind a stop string): what making it
-    raised, or an accelerator holds back, is kept, and counts only if the text goes that way; see `within_law`."""
+    Each row is processed with its own history: the context and the tokens on the way to its node.
+    After a draft that ends the text nothing is processed: the law there is one-hot on that very
+    token, which nobody emits again. Any other row may have no law either (a grammar has no
+    continuation behind a draft that the target rejects, or behind a stop string): what making it
+    raised, or an accelerator holds back, is kept, and counts only if the text goes that way; see
+    `within_law`."""
 
-    def __init__(self, pipeline: LawPipeline, logits: Array, context: Sequence[int], draft: Draft) -> None:
+    def __init__(
+        self, pipeline: LawPipeline, logits: Array, context: Sequence[int], draft: Draft
+    ) -> None:
         self._pipeline, self._logits, self._context, self._draft = pipeline, logits, context, draft
         self._rows: dict[int, Array] = {}
         self._draws: dict[int, int] | None = None
@@ -30,14 +35,18 @@ class RowLaws:
 
     def row(self, node: int) -> Array:
         if node not in self._rows:
-            self._rows[node] = self._ended(node) if node in self._draft.ends else self._row_if_any(node)
+            self._rows[node] = (
+                self._ended(node) if node in self._draft.ends else self._row_if_any(node)
+            )
         return self._rows[node]
 
     def rows(self, nodes: Sequence[int]) -> Array:
         asked = [node for node in nodes if node not in self._draft.ends]
         try:
             paths = [self._draft.tokens_to(node) for node in asked]
-            laws = self._pipeline.laws(self._logits[[node + 1 for node in asked]], self._context, paths)
+            laws = self._pipeline.laws(
+                self._logits[[node + 1 for node in asked]], self._context, paths
+            )
             held = self._hold(asked)
             if held is not None:  # flat, as below
                 laws = array_namespace(laws).where(held[:, None], 1.0 / laws.shape[-1], laws)
@@ -49,8 +58,9 @@ class RowLaws:
         return array_namespace(self._logits).stack([self.row(node) for node in nodes])
 
     def within_law(self, verdict: Verdict) -> Verdict:
-        """`verdict`, or what of it comes before the first row on its way that has no law: the next round meets that row first,
-        as plain decoding would. Raises what kept the row after the pending token from having one."""
+        """`verdict`, or what of it comes before the first row on its way that has no law: the next
+        round meets that row first, as plain decoding would. Raises what kept the row after the
+        pending token from having one."""
         self._look_at_held()
         way = (ROOT, *verdict.path)
         lawless = next((place for place, node in enumerate(way) if node in self._errors), None)
@@ -67,7 +77,8 @@ class RowLaws:
         return xp.astype(places == self._draft.tokens[node], dtype)
 
     def _hold(self, nodes: Sequence[int]) -> Array | None:
-        """Keep which of the rows just made an accelerator holds back, and give them [len(nodes)] bool."""
+        """Keep which of the rows just made an accelerator holds back, and give them [len(nodes)]
+        bool."""
         held_back = self._pipeline.held_back()
         if not held_back:
             return None
@@ -80,28 +91,45 @@ class RowLaws:
         if not self._held:
             return
         nodes = list(self._held)
-        lawless = array_namespace(self._held[nodes[0]]).concat([self._held[node] for node in nodes]).tolist()
-        self._errors |= {node: invalid_row() for node, without in zip(nodes, lawless, strict=True) if without}
+        lawless = (
+            array_namespace(self._held[nodes[0]])
+            .concat([self._held[node] for node in nodes])
+            .tolist()
+        )
+        self._errors |= {
+            node: invalid_row() for node, without in zip(nodes, lawless, strict=True) if without
+        }
         self._held = {}
 
     def _row_if_any(self, node: int) -> Array:
-        """The law after `node`; where there is none a flat one, which no draft that can be accepted leads to."""
+        """The law after `node`; where there is none a flat one, which no draft that can be accepted
+        leads to."""
         try:
-            law = self._pipeline.law(self._logits[node + 1], self._context, self._draft.tokens_to(node))
+            law = self._pipeline.law(
+                self._logits[node + 1], self._context, self._draft.tokens_to(node)
+            )
             held = self._hold([node])
-            return law if held is None else array_namespace(law).where(held, 1.0 / law.shape[-1], law)
+            return (
+                law if held is None else array_namespace(law).where(held, 1.0 / law.shape[-1], law)
+            )
         except Exception as error:
             if node == ROOT:
                 raise  # every text goes there
             self._errors[node] = error
             flat = array_namespace(self._logits).ones_like(self._logits[0])
-            return LawPipeline(SamplingParams(), num_prompt_tokens=0, vocab_size=len(flat)).law(flat, ())
+            return LawPipeline(SamplingParams(), num_prompt_tokens=0, vocab_size=len(flat)).law(
+                flat, ()
+            )
 
     def draw(self, node: int, chance: Chance) -> Scalar:
         if node in self._draft.ends:
             return self._draft.tokens[node]
         if not self._on_accelerator:
-            return self._best_if_any(node) if self._pipeline.greedy else chance.draw_target(self.row(node), self._depth(node))
+            return (
+                self._best_if_any(node)
+                if self._pipeline.greedy
+                else chance.draw_target(self.row(node), self._depth(node))
+            )
         if self._draws is None:
             nodes = [node for node in range(ROOT, len(self._draft)) if node not in self._draft.ends]
             self._draws = dict(zip(nodes, self._all_draws(nodes, chance), strict=True))
@@ -121,7 +149,9 @@ class RowLaws:
 
     @property
     def _on_accelerator(self) -> bool:
-        return getattr(self._logits, "is_cuda", False) or str(device(self._logits)).startswith(("mps", "xpu"))
+        return getattr(self._logits, "is_cuda", False) or str(device(self._logits)).startswith(
+            ("mps", "xpu")
+        )
 
     def _all_draws(self, nodes: Sequence[int], chance: Chance) -> list[int]:
         """The tokens after all `nodes` at once: one wait for the device instead of one a level."""
@@ -134,14 +164,19 @@ class RowLaws:
     def _all_best(self, nodes: Sequence[int]) -> list[int]:
         try:
             logits = self._logits[[node + 1 for node in nodes]]
-            return self._pipeline.greedy_tokens(logits, self._context, [self._draft.tokens_to(node) for node in nodes])
-        except Exception:  # one row has none, or a caller's processor raised: it counts only if the text goes that way
+            return self._pipeline.greedy_tokens(
+                logits, self._context, [self._draft.tokens_to(node) for node in nodes]
+            )
+        except Exception:
+            # one row has none, or a caller's processor raised: counts only if the text goes there
             return [self._best_if_any(node) for node in nodes]
 
     def _best_if_any(self, node: int) -> int:
         try:
             row = self._logits[node + 1][None, :]
-            return self._pipeline.greedy_tokens(row, self._context, [self._draft.tokens_to(node)])[0]
+            return self._pipeline.greedy_tokens(row, self._context, [self._draft.tokens_to(node)])[
+                0
+            ]
         except Exception as error:
             if node == ROOT:
                 raise

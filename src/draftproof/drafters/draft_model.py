@@ -1,11 +1,13 @@
 """`draft_model`: a smaller language model proposes a chain (2211.17192) or a tree of fixed shape.
 
-With `draft_sample_method="probabilistic"` drafts are sampled from the draft's own law, processed by the very parameters that
-make the target's; with `"greedy"` its most likely tokens are fixed guesses. The draft's session trails the context: it is
-rolled back to what the target accepted and reads the rest with its next step.
+With `draft_sample_method="probabilistic"` drafts are sampled from the draft's own law, processed by
+the very parameters that make the target's; with `"greedy"` its most likely tokens are fixed
+guesses. The draft's session trails the context: it is rolled back to what the target accepted and
+reads the rest with its next step.
 
-A tree is drafted level by level, all siblings of a level in one pass. A session's tree pass has to be settled before the next,
-so each level's pass reads the levels above it again: few tokens, and one pass a level as for a chain.
+A tree is drafted level by level, all siblings of a level in one pass. A session's tree pass has to
+be settled before the next, so each level's pass reads the levels above it again: few tokens, and
+one pass a level as for a chain.
 """
 
 from __future__ import annotations
@@ -18,7 +20,13 @@ from draftproof.core.pipeline import unprocessed_law
 from draftproof.core.records import ROOT, Array, Observation, Selection
 from draftproof.core.tree import TreeShape
 from draftproof.drafters.builder import DraftBuilder
-from draftproof.drafters.options import DRAFT_SAMPLE_METHOD, Option, count_from, layer_numbers, one_of
+from draftproof.drafters.options import (
+    DRAFT_SAMPLE_METHOD,
+    Option,
+    count_from,
+    layer_numbers,
+    one_of,
+)
 from draftproof.drafters.protocol import Drafter, DraftSession, Memory, Renewable, Request
 from draftproof.drafters.registry import Config, Method, Parts
 from draftproof.errors import InvalidLogitsError, UsageError
@@ -29,9 +37,10 @@ DraftSampleMethod = Literal["probabilistic", "greedy"]
 
 
 class DraftModel(Drafter):
-    """model: the draft model, over the target's tokens (its padded output layer may differ in size). tree: the shape of its
-    drafts, None for a chain of the draft length. selection: how siblings come about when they are sampled. name: of the method,
-    where the model is not one of its own but a slice of the target."""
+    """model: the draft model, over the target's tokens (its padded output layer may differ in
+    size). tree: the shape of its drafts, None for a chain of the draft length. selection: how
+    siblings come about when they are sampled. name: of the method, where the model is not one of
+    its own but a slice of the target."""
 
     model: LanguageModel
     memories: tuple[Memory, ...] = ()
@@ -46,14 +55,20 @@ class DraftModel(Drafter):
         name: str = "draft_model",
     ) -> None:
         if draft_sample_method not in ("probabilistic", "greedy"):
-            raise UsageError(f"draft_sample_method {draft_sample_method!r} is unknown; allowed: probabilistic, greedy")
+            raise UsageError(
+                f"draft_sample_method {draft_sample_method!r} is unknown; allowed: "
+                "probabilistic, greedy"
+            )
         if tree is not None and not tree.is_chain and not model.supports_trees:
             raise UsageError(f"{model.name} cannot read a tree in one pass; give it a chain")
-        self.model, self.draft_sample_method, self.tree, self.selection = model, draft_sample_method, tree, selection
+        self.model, self.draft_sample_method, self.tree = model, draft_sample_method, tree
+        self.selection = selection
         self.name = name
         self.trees = tree is not None and not tree.is_chain
         greedy = draft_sample_method == "greedy"
-        self.selections: frozenset[Selection] = frozenset({"fixed"} if greedy else {selection, "fixed"})
+        self.selections: frozenset[Selection] = frozenset(
+            {"fixed"} if greedy else {selection, "fixed"}
+        )
 
     def open(self, request: Request) -> DraftModelSession:
         return DraftModelSession(self, request)
@@ -73,18 +88,30 @@ class DraftModelSession(DraftSession, Renewable):
 
     def propose(self, context: Sequence[int], draft: DraftBuilder) -> Generator[Step, Output, None]:
         if not self._fits(len(context)):
-            draft.note(f"prompt and text outgrew the draft model's {self._model.max_length} tokens: decoding plainly")
+            draft.note(
+                f"prompt and text outgrew the draft model's {self._model.max_length} "
+                "tokens: decoding plainly"
+            )
             return
         unread = context[self._session.length :]
         if max(unread) >= self._num_input_ids:
-            draft.note(f"token {max(unread)} is none of the draft model's {self._num_input_ids} input ids: decoding plainly")
+            draft.note(
+                f"token {max(unread)} is none of the draft model's {self._num_input_ids} "
+                "input ids: decoding plainly"
+            )
             return
         try:
-            yield from self._propose_chain(context, draft) if self._tree is None else self._propose_tree(context, draft)
+            yield from (
+                self._propose_chain(context, draft)
+                if self._tree is None
+                else self._propose_tree(context, draft)
+            )
         except InvalidLogitsError as error:
             draft.invalid_law(error)
 
-    def _propose_chain(self, context: Sequence[int], draft: DraftBuilder) -> Generator[Step, Output, None]:
+    def _propose_chain(
+        self, context: Sequence[int], draft: DraftBuilder
+    ) -> Generator[Step, Output, None]:
         unread: Sequence[int] = context[self._session.length :]
         while draft.room > 0 and self._fits(len(context) + len(draft.path())):
             output = yield Step(self._session, tuple(unread), rows=(len(unread) - 1,))
@@ -94,8 +121,11 @@ class DraftModelSession(DraftSession, Renewable):
                 return
             unread = draft.path()[-1:]
 
-    def _propose_tree(self, context: Sequence[int], draft: DraftBuilder) -> Generator[Step, Output, None]:
-        """`placed`: node of the shape -> node of the draft; they differ once a node has fewer children than the shape gives."""
+    def _propose_tree(
+        self, context: Sequence[int], draft: DraftBuilder
+    ) -> Generator[Step, Output, None]:
+        """`placed`: node of the shape -> node of the draft; they differ once a node has fewer
+        children than the shape gives."""
         assert self._tree is not None
         unread = tuple(context[self._session.length :])
         output = yield Step(self._session, unread, rows=(len(unread) - 1,))
@@ -107,10 +137,16 @@ class DraftModelSession(DraftSession, Renewable):
                 children = self._tree.children.get(parent, ())
                 node = placed[parent]
                 if children and draft.room_under(node) > 0:
-                    nodes = self._grow(output.logits[row_of[parent]], context, draft, node, len(children))
+                    nodes = self._grow(
+                        output.logits[row_of[parent]], context, draft, node, len(children)
+                    )
                     placed.update(zip(children, nodes, strict=False))
                     below += children[: len(nodes)]
-            level = [node for node in below if node in self._tree.children and self._reads(draft, placed[node])]
+            level = [
+                node
+                for node in below
+                if node in self._tree.children and self._reads(draft, placed[node])
+            ]
             level = [node for node in level if draft.room_under(placed[node]) > 0]
             if not level or not self._fits(len(context) + draft.num_nodes):
                 return
@@ -118,7 +154,8 @@ class DraftModelSession(DraftSession, Renewable):
             row_of = {node: row for row, node in enumerate(level)}
 
     def _tree_step(self, length: int, draft: DraftBuilder, wanted: Sequence[int]) -> Step:
-        """One pass over `wanted` nodes and those above them, from a session that has read the context."""
+        """One pass over `wanted` nodes and those above them, from a session that has read the
+        context."""
         self._session.rollback(length)
         above = sorted({node for last in wanted for node in draft.nodes_to(last)})
         index = {node: i for i, node in enumerate(above)} | {ROOT: ROOT}
@@ -129,13 +166,17 @@ class DraftModelSession(DraftSession, Renewable):
     def _reads(self, draft: DraftBuilder, node: int) -> bool:
         return draft.token(node) < self._num_input_ids
 
-    def _grow(self, logits: Array, context: Sequence[int], draft: DraftBuilder, parent: int, count: int) -> Sequence[int]:
-        """Add up to `count` children under `parent`; the new nodes, none when the length policy says stop. At temperature 0 the
-        draws are the best tokens: no law is needed."""
+    def _grow(
+        self, logits: Array, context: Sequence[int], draft: DraftBuilder, parent: int, count: int
+    ) -> Sequence[int]:
+        """Add up to `count` children under `parent`; the new nodes, none when the length policy
+        says stop. At temperature 0 the draws are the best tokens: no law is needed."""
         logits, path = align_logits(logits, self._vocab_size), draft.path(parent)
         law = None if self._laws.greedy else self._laws.law(logits, context, path)
         self._laws.check()
-        if not draft.go_on(unprocessed_law(logits) if law is None and draft.weighs_laws else law, parent):
+        if not draft.go_on(
+            unprocessed_law(logits) if law is None and draft.weighs_laws else law, parent
+        ):
             return ()
         if law is not None and not self._greedy:
             return draft.draw_children(law, count, self._selection, parent)
@@ -161,7 +202,8 @@ class DraftModelSession(DraftSession, Renewable):
         self._session.rollback(min(self._session.length, seen.start + len(seen.tokens)))
 
     def _accepted(self, path: Sequence[int]) -> list[int]:
-        """Indices, in the last tree pass, of the accepted tokens `path`, as far as that pass read them."""
+        """Indices, in the last tree pass, of the accepted tokens `path`, as far as that pass read
+        them."""
         indices: list[int] = []
         for token in path:
             wanted = (token, indices[-1] if indices else ROOT)
@@ -195,21 +237,27 @@ def _make(config: Config, parts: Parts) -> DraftModel:
 
 
 def _early_exit(config: Config, parts: Parts) -> DraftModel:
-    """Without a number, the one that a LayerSkip checkpoint's generation config gives to transformers."""
+    """Without a number, the one that a LayerSkip checkpoint's generation config gives to
+    transformers."""
     from draftproof.models.slices import early_exit
 
     wanted = config.option("early_exit_layers")
     if wanted is None:
         wanted = getattr(parts.target.generation_config, "assistant_early_exit", None)
     if wanted is None:
-        raise UsageError("method 'early_exit' needs early_exit_layers: how many of the target's first layers draft")
+        raise UsageError(
+            "method 'early_exit' needs early_exit_layers: how many of the target's first "
+            "layers draft"
+        )
     return _by_a_slice(config, early_exit(parts.target, wanted))
 
 
 def _layer_skip(config: Config, parts: Parts) -> DraftModel:
     from draftproof.models.slices import skipping
 
-    return _by_a_slice(config, skipping(parts.target, *(config.option(option.name) for option in SKIPPED)))
+    return _by_a_slice(
+        config, skipping(parts.target, *(config.option(option.name) for option in SKIPPED))
+    )
 
 
 def _by_a_slice(config: Config, model: LanguageModel) -> DraftModel:
@@ -218,29 +266,51 @@ def _by_a_slice(config: Config, model: LanguageModel) -> DraftModel:
 
 
 def siblings(config: Config) -> Selection:
-    """How sampled siblings come about: as asked, else the usual way, or the next one that the rule verifies. A chain's one
-    child is drawn in any case."""
+    """How sampled siblings come about: as asked, else the usual way, or the next one that the rule
+    verifies. A chain's one child is drawn in any case."""
     from draftproof.core.rules import RULES
 
     asked: Selection | None = None if config.shape is None else config.option("tree_selection")
     usual = SIBLINGS if config.shape is not None else ("iid", *SIBLINGS)
     rule = RULES.get(config.rule_name or "")
-    return asked if asked else next((kind for kind in usual if rule is None or kind in rule.selections), usual[0])
+    return (
+        asked
+        if asked
+        else next((kind for kind in usual if rule is None or kind in rule.selections), usual[0])
+    )
 
 
 SIBLINGS: tuple[Selection, ...] = ("without_replacement", "iid", "top_k_plus_one")
 """How the children of a node of a sampled tree may come about, the usual way first."""
 
 TREE_SELECTION = Option(
-    "tree_selection", None, one_of(*SIBLINGS), "how the children of a node of a sampled tree come about", vllm=False
+    "tree_selection",
+    None,
+    one_of(*SIBLINGS),
+    "how the children of a node of a sampled tree come about",
+    vllm=False,
 )
 EARLY_EXIT_LAYERS = Option(
-    "early_exit_layers", None, count_from(1), "how many of the target's first layers draft; LayerSkip's exit layer", vllm=False
+    "early_exit_layers",
+    None,
+    count_from(1),
+    "how many of the target's first layers draft; LayerSkip's exit layer",
+    vllm=False,
 )
 SKIPPED = (
-    Option("skip_layers", (), layer_numbers, "layers the draft leaves out, numbered from 0", vllm=False),
-    Option("skip_attention_layers", (), layer_numbers, "layers of which it leaves out the attention", vllm=False),
-    Option("skip_mlp_layers", (), layer_numbers, "layers of which it leaves out the MLP", vllm=False),
+    Option(
+        "skip_layers", (), layer_numbers, "layers the draft leaves out, numbered from 0", vllm=False
+    ),
+    Option(
+        "skip_attention_layers",
+        (),
+        layer_numbers,
+        "layers of which it leaves out the attention",
+        vllm=False,
+    ),
+    Option(
+        "skip_mlp_layers", (), layer_numbers, "layers of which it leaves out the MLP", vllm=False
+    ),
 )
 METHODS = (
     Method(

@@ -1,10 +1,13 @@
-"""`eagle` and `eagle3`: a head reads the target's own hidden states and goes on from its own output (2401.15077, 2503.01840).
+"""`eagle` and `eagle3`: a head reads the target's own hidden states and goes on from its own output
+(2401.15077, 2503.01840).
 
-The states come from the passes that verified earlier drafts, through `observe`; there is no second forward of the target. A
-round first reads the rows whose true features are new (the replacement or bonus has none yet: its row carries the feature of
-the token before it), then drafts a chain, sampled or greedy, or EAGLE-2's tree: the likeliest `top_k` continuations of the
-`top_k` best nodes of each level, of all of which the best `num_nodes` stay. That choice is a function of context and logits
-alone, so its nodes are fixed guesses and `match` verifies them exactly; sampled trees pruned by confidence would not be exact.
+The states come from the passes that verified earlier drafts, through `observe`; there is no second
+forward of the target. A round first reads the rows whose true features are new (the replacement or
+bonus has none yet: its row carries the feature of the token before it), then drafts a chain,
+sampled or greedy, or EAGLE-2's tree: the likeliest `top_k` continuations of the `top_k` best nodes
+of each level, of all of which the best `num_nodes` stay. That choice is a function of context and
+logits alone, so its nodes are fixed guesses and `match` verifies them exactly; sampled trees pruned
+by confidence would not be exact.
 
 Before the first target pass there are no features, so the round that reads the prompt has no draft.
 """
@@ -20,22 +23,32 @@ import torch
 from draftproof.core.pipeline import unprocessed_law
 from draftproof.core.records import ROOT, Array, Observation, Selection
 from draftproof.drafters.builder import DraftBuilder
-from draftproof.drafters.protocol import Drafter, DraftSession, Foreseeing, Foreseen, Memory, Renewable, Request, Wants
+from draftproof.drafters.protocol import (
+    Drafter,
+    DraftSession,
+    Foreseeing,
+    Foreseen,
+    Memory,
+    Renewable,
+    Request,
+    Wants,
+)
 from draftproof.errors import InvalidLogitsError, UsageError
 from draftproof.heads.feature_head import FeatureHead
 from draftproof.heads.passes import FEATURES, FeaturePasses, HeadStep
 from draftproof.models.protocol import Output, Step
 
 CHANCE = 0.5
-"""Share of a head's drafts accepted once reached, before a request's own rounds are known: heads reach .3 to .8 (docs/log.md,
-docs/default_head.md)."""
+"""Share of a head's drafts accepted once reached, before a request's own rounds are known: heads
+reach .3 to .8 (docs/log.md, docs/default_head.md)."""
 
 DraftSampleMethod = Literal["probabilistic", "greedy"]
 
 
 class Eagle(Drafter):
-    """head: the network, over the target that will be decoded. num_nodes: nodes of a dynamic tree, 0 for a chain; top_k:
-    continuations of a node that are looked at. draft_sample_method: of a chain, as for draft models."""
+    """head: the network, over the target that will be decoded. num_nodes: nodes of a dynamic tree,
+    0 for a chain; top_k: continuations of a node that are looked at. draft_sample_method: of a
+    chain, as for draft models."""
 
     def __init__(
         self,
@@ -47,9 +60,14 @@ class Eagle(Drafter):
         name: str = "eagle",
     ) -> None:
         if draft_sample_method not in ("probabilistic", "greedy"):
-            raise UsageError(f"draft_sample_method {draft_sample_method!r} is unknown; allowed: probabilistic, greedy")
+            raise UsageError(
+                f"draft_sample_method {draft_sample_method!r} is unknown; allowed: "
+                "probabilistic, greedy"
+            )
         if num_nodes < 0 or top_k < 1:
-            raise UsageError(f"a dynamic tree has num_nodes from 0 and top_k from 1; got {num_nodes} and {top_k}")
+            raise UsageError(
+                f"a dynamic tree has num_nodes from 0 and top_k from 1; got {num_nodes} and {top_k}"
+            )
         self.name, self.head, self.draft_sample_method = name, head, draft_sample_method
         self.num_nodes, self.top_k, self.trees = num_nodes, top_k, num_nodes > 0
         fixed = self.trees or draft_sample_method == "greedy"
@@ -78,8 +96,8 @@ class Eagle(Drafter):
 class EagleSession(DraftSession, Foreseeing, Renewable):
     """One request: rows read with true features, and features that wait to be read.
 
-    Features of rows that were read are kept too: a chat that goes on elsewhere reads the last row before that place again, with
-    another token."""
+    Features of rows that were read are kept too: a chat that goes on elsewhere reads the last row
+    before that place again, with another token."""
 
     def __init__(self, drafter: Eagle, request: Request) -> None:
         self._drafter, self._laws = drafter, request.laws
@@ -101,8 +119,13 @@ class EagleSession(DraftSession, Foreseeing, Renewable):
         return self._first + self._true_rows + (0 if self._waiting is None else len(self._waiting))
 
     def foresee(self, context: Sequence[int]) -> Foreseen:
-        """Nothing before the target has shown the features of the text; then drafts as heads' usually are."""
-        return Foreseen(1, chance=CHANCE) if self._shown and self._known >= len(context) - 1 else Foreseen(0)
+        """Nothing before the target has shown the features of the text; then drafts as heads'
+        usually are."""
+        return (
+            Foreseen(1, chance=CHANCE)
+            if self._shown and self._known >= len(context) - 1
+            else Foreseen(0)
+        )
 
     def propose(self, context: Sequence[int], draft: DraftBuilder) -> Generator[Step, Output, None]:
         if not self._shown:
@@ -118,7 +141,9 @@ class EagleSession(DraftSession, Foreseeing, Renewable):
         self._read = (*self._read, self._waiting)
         self._true_rows, self._waiting = self._rows.length, None
         try:
-            yield from (self._propose_tree if self._drafter.trees else self._propose_chain)(context, draft, last)
+            yield from (self._propose_tree if self._drafter.trees else self._propose_chain)(
+                context, draft, last
+            )
         except InvalidLogitsError as error:
             draft.invalid_law(error)
 
@@ -126,7 +151,9 @@ class EagleSession(DraftSession, Foreseeing, Renewable):
         """The pass over the rows whose features are new, for what follows the last of them."""
         start, end = self._first + self._true_rows, self._known
         self._rows.rollback(self._true_rows)
-        return self._step(context[start + 1 : end + 1], self._waiting, range(start, end), rows=(end - start - 1,))
+        return self._step(
+            context[start + 1 : end + 1], self._waiting, range(start, end), rows=(end - start - 1,)
+        )
 
     def _step(
         self,
@@ -137,9 +164,13 @@ class EagleSession(DraftSession, Foreseeing, Renewable):
         rows: Sequence[int] | None = None,
         sees: Any = None,
     ) -> Step:
-        return HeadStep(self._rows, tuple(tokens), rows=rows, features=features, positions=positions, sees=sees)
+        return HeadStep(
+            self._rows, tuple(tokens), rows=rows, features=features, positions=positions, sees=sees
+        )
 
-    def _propose_chain(self, context: Sequence[int], draft: DraftBuilder, last: Output) -> Generator[Step, Output, None]:
+    def _propose_chain(
+        self, context: Sequence[int], draft: DraftBuilder, last: Output
+    ) -> Generator[Step, Output, None]:
         position = len(context) - 1
         while self._grow(last.logits[0], context, draft) and draft.room > 0:
             last = yield self._step(draft.path()[-1:], last.hidden[FEATURES][-1:], (position,))
@@ -158,8 +189,11 @@ class EagleSession(DraftSession, Foreseeing, Renewable):
             draft.draw(law)
         return True
 
-    def _propose_tree(self, context: Sequence[int], draft: DraftBuilder, last: Output) -> Generator[Step, Output, None]:
-        """Expand level by level, then keep the best nodes of all levels and hand them to the builder."""
+    def _propose_tree(
+        self, context: Sequence[int], draft: DraftBuilder, last: Output
+    ) -> Generator[Step, Output, None]:
+        """Expand level by level, then keep the best nodes of all levels and hand them to the
+        builder."""
         tree = _Candidates(self._laws, context, self._drafter.top_k, draft)
         depth = draft.room_under(ROOT)
         frontier = tree.expand([ROOT], last.logits)
@@ -169,20 +203,33 @@ class EagleSession(DraftSession, Foreseeing, Renewable):
         for level in range(1, depth):
             if not frontier:
                 break
-            output = yield self._level_step(tree, frontier, read, base, features, len(context) - 2 + level)
-            features |= {node: output.hidden[FEATURES][i : i + 1] for i, node in enumerate(frontier)}
+            output = yield self._level_step(
+                tree, frontier, read, base, features, len(context) - 2 + level
+            )
+            features |= {
+                node: output.hidden[FEATURES][i : i + 1] for i, node in enumerate(frontier)
+            }
             read += frontier
             frontier = tree.expand(frontier, output.logits)
         placed = {ROOT: ROOT}
         for node in tree.best(self._drafter.num_nodes):
-            if draft.room_under(placed[tree.parents[node]]) <= 0:  # the target's context holds no more in one pass
+            if (
+                draft.room_under(placed[tree.parents[node]]) <= 0
+            ):  # the target's context holds no more in one pass
                 return
             placed[node] = draft.guess(tree.tokens[node], placed[tree.parents[node]])
 
     def _level_step(
-        self, tree: _Candidates, level: Sequence[int], read: Sequence[int], base: int, features: dict[int, Any], position: int
+        self,
+        tree: _Candidates,
+        level: Sequence[int],
+        read: Sequence[int],
+        base: int,
+        features: dict[int, Any],
+        position: int,
     ) -> Step:
-        """The pass over one level's nodes, each seeing the true rows, the drafted rows above it, and itself."""
+        """The pass over one level's nodes, each seeing the true rows, the drafted rows above it,
+        and itself."""
         place = {node: base + i for i, node in enumerate((*read, *level))}
         sees = torch.zeros(len(level), base + len(read) + len(level), dtype=torch.bool)
         sees[:, :base] = True
@@ -193,11 +240,13 @@ class EagleSession(DraftSession, Foreseeing, Renewable):
                 above = tree.parents[above]
         above_them = torch.cat([features[tree.parents[node]] for node in level])
         tokens = [tree.tokens[node] for node in level]
-        return self._step(tokens, above_them, [position] * len(level), sees=sees.to(above_them.device))
+        return self._step(
+            tokens, above_them, [position] * len(level), sees=sees.to(above_them.device)
+        )
 
     def observe(self, seen: Observation) -> None:
-        """Keep the features of tokens now read for good. When the session began in the middle of a text (its prompt read for
-        another sample), the head reads from there on."""
+        """Keep the features of tokens now read for good. When the session began in the middle of a
+        text (its prompt read for another sample), the head reads from there on."""
         if not seen.hidden:
             return
         with torch.no_grad():
@@ -217,8 +266,9 @@ class EagleSession(DraftSession, Foreseeing, Renewable):
         return other
 
     def renew(self, request: Request, kept: int) -> None:
-        """Keep the features of the tokens that stay, and all rows but the last of them, whose token may be another one now.
-        As after opening, nothing is drafted before the target has read the rest of the prompt."""
+        """Keep the features of the tokens that stay, and all rows but the last of them, whose token
+        may be another one now. As after opening, nothing is drafted before the target has read the
+        rest of the prompt."""
         self._laws, self._greedy = request.laws, self._asks_greedy or request.laws.greedy
         features = [*self._read, *([] if self._waiting is None else [self._waiting])]
         count = kept - self._first
@@ -228,7 +278,8 @@ class EagleSession(DraftSession, Foreseeing, Renewable):
         known = torch.cat(features)[:count]
         self._true_rows = min(self._true_rows, len(known) - 1)
         self._rows.rollback(self._true_rows)
-        self._read, self._waiting, self._shown = (known[: self._true_rows],), known[self._true_rows :], False
+        self._read, self._waiting = (known[: self._true_rows],), known[self._true_rows :]
+        self._shown = False
 
     def close(self) -> None:
         self._forget()
@@ -236,7 +287,8 @@ class EagleSession(DraftSession, Foreseeing, Renewable):
 
 
 class _Candidates:
-    """EAGLE-2's candidates, level after level: token, parent, and the sum of log probabilities on the way."""
+    """EAGLE-2's candidates, level after level: token, parent, and the sum of log probabilities on
+    the way."""
 
     def __init__(self, laws: Any, context: Sequence[int], top_k: int, draft: DraftBuilder) -> None:
         self._laws, self._context, self._top_k, self._draft = laws, context, top_k, draft
@@ -245,24 +297,31 @@ class _Candidates:
         self._scores: list[float] = []
 
     def expand(self, frontier: Sequence[int], logits: Any) -> list[int]:
-        """Add the `top_k` likeliest allowed children of each node of the frontier; the `top_k` best of them come next, but for
-        those that end the text."""
+        """Add the `top_k` likeliest allowed children of each node of the frontier; the `top_k` best
+        of them come next, but for those that end the text."""
         added: list[int] = []
         chances = logits.double().log_softmax(dim=-1)
         for row, node in enumerate(frontier):
-            tokens = self._laws.best_tokens(logits[row], self._context, self._path(node), self._top_k)
+            tokens = self._laws.best_tokens(
+                logits[row], self._context, self._path(node), self._top_k
+            )
             above = 0.0 if node == ROOT else self._scores[node]
             for token, chance in zip(tokens, chances[row, tokens].tolist(), strict=True):
                 added.append(len(self.tokens))
                 self.tokens.append(token)
                 self.parents.append(node)
                 self._scores.append(above + chance)
-        going_on = [node for node in added if not self._draft.ends_text(self.tokens[node], len(self._path(node)))]
+        going_on = [
+            node
+            for node in added
+            if not self._draft.ends_text(self.tokens[node], len(self._path(node)))
+        ]
         return self._ranked(going_on)[: self._top_k]
 
     def best(self, count: int) -> list[int]:
-        """The `count` best nodes of all levels in the order they were added. A score never exceeds its parent's, and among
-        equals the earlier node wins, so no node is kept without its parent."""
+        """The `count` best nodes of all levels in the order they were added. A score never exceeds
+        its parent's, and among equals the earlier node wins, so no node is kept without its
+        parent."""
         return sorted(self._ranked(range(len(self.tokens)))[:count])
 
     def _ranked(self, nodes: Sequence[int]) -> list[int]:

@@ -1,4 +1,5 @@
-"""Methods that draft with heads on the target's own hidden states: stated apart from their drafters, whose files load torch."""
+"""Methods that draft with heads on the target's own hidden states: stated apart from their
+drafters, whose files load torch."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ def _eagle(config: Config, parts: Parts) -> Drafter:
 
 
 def _head(method: str, config: Config, parts: Parts) -> Any:
-    """The head in the folder the config names, else the one that comes with the package for this target."""
+    """The head in the folder the config names, else the one that comes with the package for this
+    target."""
     from draftproof.heads.folder import load_head
     from draftproof.heads.shipped import shipped_head
     from draftproof.heads.target import target_view
@@ -46,8 +48,20 @@ def _head(method: str, config: Config, parts: Parts) -> Any:
 
 
 DYNAMIC_TREE = (
-    Option("dynamic_tree_nodes", 0, count_from(0), "nodes of EAGLE-2's tree, the likeliest; 0 drafts a chain", vllm=False),
-    Option("dynamic_tree_top_k", 10, count_from(1), "continuations of a node that EAGLE-2's tree looks at", vllm=False),
+    Option(
+        "dynamic_tree_nodes",
+        0,
+        count_from(0),
+        "nodes of EAGLE-2's tree, the likeliest; 0 drafts a chain",
+        vllm=False,
+    ),
+    Option(
+        "dynamic_tree_top_k",
+        10,
+        count_from(1),
+        "continuations of a node that EAGLE-2's tree looks at",
+        vllm=False,
+    ),
 )
 
 METHODS = (

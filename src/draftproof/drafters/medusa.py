@@ -1,9 +1,11 @@
-"""`medusa`: independent heads on the target's last hidden state guess the next tokens, one head a position (2401.10774).
+"""`medusa`: independent heads on the target's last hidden state guess the next tokens, one head a
+position (2401.10774).
 
-The state comes from the pass that verified the last draft, through `observe`. Drafts are a chain of the likeliest tokens, or a
-sparse product tree: the child in place j below any node of level i is the j-th likeliest token of head i. Heads know
-nothing of what the levels above chose, so everything is a constant given the context: fixed guesses, verified exactly by
-`match`. (The typical acceptance of the paper is a rule of its own, and a lossy one.)
+The state comes from the pass that verified the last draft, through `observe`. Drafts are a chain of
+the likeliest tokens, or a sparse product tree: the child in place j below any node of level i is
+the j-th likeliest token of head i. Heads know nothing of what the levels above chose, so everything
+is a constant given the context: fixed guesses, verified exactly by `match`. (The typical acceptance
+of the paper is a rule of its own, and a lossy one.)
 
 Before the first target pass there is no state, so the round that reads the prompt has no draft.
 """
@@ -17,7 +19,16 @@ from typing import Any
 from draftproof.core.records import ROOT, Array, Observation, Selection
 from draftproof.core.tree import TreeShape
 from draftproof.drafters.builder import DraftBuilder
-from draftproof.drafters.protocol import Drafter, DraftSession, Foreseeing, Foreseen, Memory, Renewable, Request, Wants
+from draftproof.drafters.protocol import (
+    Drafter,
+    DraftSession,
+    Foreseeing,
+    Foreseen,
+    Memory,
+    Renewable,
+    Request,
+    Wants,
+)
 from draftproof.errors import InvalidLogitsError, UsageError
 from draftproof.heads.feature_head import as_tensor
 from draftproof.heads.medusa import Medusa as MedusaHeads
@@ -29,7 +40,8 @@ CHANCE = 0.5
 
 
 class Medusa(Drafter):
-    """heads: the networks. tree: the shape of drafts, at most one level a head; None for a chain of the draft length."""
+    """heads: the networks. tree: the shape of drafts, at most one level a head; None for a chain of
+    the draft length."""
 
     name = "medusa"
     selections: frozenset[Selection] = frozenset({"fixed"})
@@ -37,7 +49,10 @@ class Medusa(Drafter):
 
     def __init__(self, heads: MedusaHeads, *, tree: TreeShape | None = None) -> None:
         if tree is not None and tree.depth > heads.config.num_heads:
-            raise UsageError(f"the tree has {tree.depth} levels, but there are {heads.config.num_heads} heads, one a level")
+            raise UsageError(
+                f"the tree has {tree.depth} levels, but there are "
+                f"{heads.config.num_heads} heads, one a level"
+            )
         self.heads, self.tree = heads, tree
         self.trees = tree is not None and not tree.is_chain
         self.wants = Wants(hidden=heads.hidden_layers)
@@ -59,8 +74,13 @@ class MedusaSession(DraftSession, Foreseeing, Renewable):
         self._known = 0
 
     def foresee(self, context: Sequence[int]) -> Foreseen:
-        """Nothing before the target has shown its state, as in every text's first round; then drafts as heads' usually are."""
-        return Foreseen(1, chance=CHANCE) if self._state is not None and self._known == len(context) - 1 else Foreseen(0)
+        """Nothing before the target has shown its state, as in every text's first round; then
+        drafts as heads' usually are."""
+        return (
+            Foreseen(1, chance=CHANCE)
+            if self._state is not None and self._known == len(context) - 1
+            else Foreseen(0)
+        )
 
     def propose(self, context: Sequence[int], draft: DraftBuilder) -> Generator[Step, Output, None]:
         if self.foresee(context).strength == 0:
@@ -73,8 +93,16 @@ class MedusaSession(DraftSession, Foreseeing, Renewable):
         placed = {ROOT: ROOT}
         try:
             for level in range(depth):
-                parents = [ROOT] if level == 0 else [node for node in shape.levels[level - 1] if node in placed]
-                parents = [node for node in parents if node in shape.children and draft.room_under(placed[node]) > 0]
+                parents = (
+                    [ROOT]
+                    if level == 0
+                    else [node for node in shape.levels[level - 1] if node in placed]
+                )
+                parents = [
+                    node
+                    for node in parents
+                    if node in shape.children and draft.room_under(placed[node]) > 0
+                ]
                 if not parents:
                     return
                 output = yield self._step(level)
@@ -94,17 +122,25 @@ class MedusaSession(DraftSession, Foreseeing, Renewable):
         draft: DraftBuilder,
         placed: dict[int, int],
     ) -> None:
-        """One level: below each of `parents` the likeliest tokens of `logits`, its head's, as many as the shape has places.
+        """One level: below each of `parents` the likeliest tokens of `logits`, its head's, as many
+        as the shape has places.
 
-        placed: node of the shape -> node of the draft. Penalties and bans are applied with each node's own path."""
+        placed: node of the shape -> node of the draft. Penalties and bans are applied with each
+        node's own path."""
         most = max(len(shape.children[node]) for node in parents)
-        shared = None if self._laws.reads_history else self._laws.best_tokens(logits, context, (), most)
+        shared = (
+            None if self._laws.reads_history else self._laws.best_tokens(logits, context, (), most)
+        )
         for node in parents:
             if not draft.go_on(None, placed[node]):
                 continue
             children = shape.children[node]
             path = draft.path(placed[node])
-            tokens = self._laws.best_tokens(logits, context, path, len(children)) if shared is None else shared
+            tokens = (
+                self._laws.best_tokens(logits, context, path, len(children))
+                if shared is None
+                else shared
+            )
             for child, token in zip(children, tokens, strict=False):
                 if draft.room_under(placed[node]) > 0:
                     placed[child] = draft.guess(token, placed[node])
@@ -124,7 +160,8 @@ class MedusaSession(DraftSession, Foreseeing, Renewable):
         return other
 
     def renew(self, request: Request, kept: int) -> None:
-        """Only the state after the last token read is ever kept, and the round that reads a prompt drafts nothing."""
+        """Only the state after the last token read is ever kept, and the round that reads a prompt
+        drafts nothing."""
         self._laws = request.laws
         self._state, self._known = None, 0
 

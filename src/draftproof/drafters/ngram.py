@@ -1,10 +1,11 @@
 """`ngram`: prompt lookup. The last few tokens occurred before; propose what followed them then.
 
-From `prompt_lookup_max` down to `prompt_lookup_min` tokens, the longest suffix of the context with an earlier occurrence wins;
-among its occurrences the most recent one. The copy runs on into the draft itself, so a period goes on repeating; it ends at the
-draft length and before a token the parameters forbid. With a `tree`, further matches (the next latest, then shorter suffixes)
-are merged into a trie of that shape. (apoorvumang/prompt-lookup-decoding; vLLM's method of the same name.)
-Drafts are fixed guesses: any choice is exact.
+From `prompt_lookup_max` down to `prompt_lookup_min` tokens, the longest suffix of the context with
+an earlier occurrence wins; among its occurrences the most recent one. The copy runs on into the
+draft itself, so a period goes on repeating; it ends at the draft length and before a token the
+parameters forbid. With a `tree`, further matches (the next latest, then shorter suffixes) are
+merged into a trie of that shape. (apoorvumang/prompt-lookup-decoding; vLLM's method of the same
+name.) Drafts are fixed guesses: any choice is exact.
 """
 
 from __future__ import annotations
@@ -18,29 +19,46 @@ from draftproof.core.records import ROOT, Selection
 from draftproof.core.tree import TreeShape
 from draftproof.drafters.builder import DraftBuilder
 from draftproof.drafters.options import Option, count_from
-from draftproof.drafters.protocol import Drafter, DraftSession, Foreseeing, Foreseen, Memory, Renewable, Request
+from draftproof.drafters.protocol import (
+    Drafter,
+    DraftSession,
+    Foreseeing,
+    Foreseen,
+    Memory,
+    Renewable,
+    Request,
+)
 from draftproof.drafters.registry import Config, Method, Parts, Proof, Tokens
 from draftproof.errors import UsageError
 
 INDEXED = 8
-"""Longest n-gram that is entered into the index; a longer suffix is compared token by token where its last INDEXED match."""
+"""Longest n-gram that is entered into the index; a longer suffix is compared token by token where
+its last INDEXED match."""
 
 CHANCES = (0.33, 0.6, 0.8)
-"""As for `suffix`, by the length of the match; longer ones are no surer than three tokens, as far as is known."""
+"""As for `suffix`, by the length of the match; longer ones are no surer than three tokens, as far
+as is known."""
 
 COMPARED = 64
-"""How many such places are compared, the latest ones: neither the index nor a look-up grows with the suffix's length."""
+"""How many such places are compared, the latest ones: neither the index nor a look-up grows with
+the suffix's length."""
 
 
 class NGram(Drafter):
-    """prompt_lookup_max, prompt_lookup_min: longest and shortest suffix looked up, in tokens; vLLM's keys. tree: the shape that
-    several matches are merged into, None for a chain of one."""
+    """prompt_lookup_max, prompt_lookup_min: longest and shortest suffix looked up, in tokens;
+    vLLM's keys. tree: the shape that several matches are merged into, None for a chain of one."""
 
     name = "ngram"
     selections: frozenset[Selection] = frozenset({"fixed"})
     memories: tuple[Memory, ...] = ()
 
-    def __init__(self, prompt_lookup_max: int = 3, prompt_lookup_min: int = 1, *, tree: TreeShape | None = None) -> None:
+    def __init__(
+        self,
+        prompt_lookup_max: int = 3,
+        prompt_lookup_min: int = 1,
+        *,
+        tree: TreeShape | None = None,
+    ) -> None:
         if not 1 <= prompt_lookup_min <= prompt_lookup_max:
             raise UsageError(
                 "prompt_lookup_min and prompt_lookup_max must satisfy 1 <= min <= max; "
@@ -54,7 +72,8 @@ class NGram(Drafter):
 
 
 class NGramSession(DraftSession, Foreseeing, Renewable):
-    """An index of one request: for each n-gram, the positions after its occurrences. Grows with the context."""
+    """An index of one request: for each n-gram, the positions after its occurrences. Grows with the
+    context."""
 
     def __init__(self, drafter: NGram, request: Request) -> None:
         self._longest, self._shortest, self._laws = drafter.longest, drafter.shortest, request.laws
@@ -101,17 +120,22 @@ class NGramSession(DraftSession, Foreseeing, Renewable):
         placed: dict[int, int],
         known: dict[tuple[int, int], int],
     ) -> None:
-        """Walk down the trie along what follows the match at `source`, adding a node where the shape has one left.
+        """Walk down the trie along what follows the match at `source`, adding a node where the
+        shape has one left.
 
-        free: node of the shape -> its children not yet used. placed: node of the draft -> of the shape. known: (node, token) ->
-        the child that proposes it."""
+        free: node of the shape -> its children not yet used. placed: node of the draft -> of the
+        shape. known: (node, token) -> the child that proposes it."""
         node = ROOT
         while True:
             path = draft.path(node)
             token = self._token(source, context, path)
             if (node, token) not in known:
                 left = free.get(placed[node], [])
-                if not left or draft.room_under(node) <= 0 or self._laws.forbids(token, context, path):
+                if (
+                    not left
+                    or draft.room_under(node) <= 0
+                    or self._laws.forbids(token, context, path)
+                ):
                     return
                 known[node, token] = draft.guess(token, node)
                 placed[known[node, token]] = left.pop(0)
@@ -123,7 +147,8 @@ class NGramSession(DraftSession, Foreseeing, Renewable):
         return context[source] if source < len(context) else path[source - len(context)]
 
     def _lookup(self, context: Sequence[int]) -> Iterator[int]:
-        """Where matches continue: the longest suffix first, of one length the latest occurrence first; each place once."""
+        """Where matches continue: the longest suffix first, of one length the latest occurrence
+        first; each place once."""
         seen: set[int] = set()
         top = min(self._longest, INDEXED, len(context) - 1)
         for n in range(top, min(self._shortest, top) - 1, -1):
@@ -136,17 +161,22 @@ class NGramSession(DraftSession, Foreseeing, Renewable):
                     yield after
 
     def _longest_first(self, context: Sequence[int], places: Iterable[int]) -> list[int]:
-        """Of places where the last INDEXED tokens match, latest first: those that match `shortest`, the longest match first."""
+        """Of places where the last INDEXED tokens match, latest first: those that match `shortest`,
+        the longest match first."""
         lengths = {}
         for after in places:
             n, most = INDEXED, min(self._longest, after)
             while n < most and context[after - n - 1] == context[-n - 1]:
                 n += 1
             lengths[after] = n
-        return sorted((after for after in lengths if lengths[after] >= self._shortest), key=lambda after: -lengths[after])
+        return sorted(
+            (after for after in lengths if lengths[after] >= self._shortest),
+            key=lambda after: -lengths[after],
+        )
 
     def _index(self, context: Sequence[int]) -> None:
-        """Enter the n-grams that end before the last token, so that the suffix never matches itself."""
+        """Enter the n-grams that end before the last token, so that the suffix never matches
+        itself."""
         for end in range(self._indexed + 1, len(context)):
             for n in range(min(self._shortest, INDEXED), min(self._longest, INDEXED, end) + 1):
                 self._after.setdefault(tuple(context[end - n : end]), []).append(end)
@@ -172,7 +202,11 @@ class NGramSession(DraftSession, Foreseeing, Renewable):
 
 
 def _foreseen(strength: int) -> Foreseen:
-    return Foreseen(strength, chance=CHANCES[min(strength, len(CHANCES)) - 1]) if strength else Foreseen(0)
+    return (
+        Foreseen(strength, chance=CHANCES[min(strength, len(CHANCES)) - 1])
+        if strength
+        else Foreseen(0)
+    )
 
 
 def _make(config: Config, parts: Parts) -> NGram:
@@ -184,8 +218,8 @@ def _make(config: Config, parts: Parts) -> NGram:
 
 
 def _looked_up(context: Tokens, path: Tokens, laws: LawPipeline) -> int | None:
-    """For the proof, by brute force: the longest suffix of two or one first, its latest earlier occurrence, copied past the
-    end."""
+    """For the proof, by brute force: the longest suffix of two or one first, its latest earlier
+    occurrence, copied past the end."""
     for n in range(min(2, len(context) - 1), 0, -1):
         for end in range(len(context) - 1, n - 1, -1):
             if context[end - n : end] == context[-n:]:
@@ -208,7 +242,10 @@ METHODS = (
         trees=True,
         replayable=True,
         vllm=True,
-        examples={"ngram": NGram, "ngram, trie": lambda: NGram(tree=TreeShape.from_levels((2, 2, 1, 1)))},
+        examples={
+            "ngram": NGram,
+            "ngram, trie": lambda: NGram(tree=TreeShape.from_levels((2, 2, 1, 1))),
+        },
         proof={"ngram": Proof(lambda: NGram(2, 1), guess=_looked_up)},
     ),
 )

@@ -1,13 +1,15 @@
-"""`ngram_cache`: tables of what followed each n-gram, in this text and in a corpus; token by token until they are silent.
+"""`ngram_cache`: tables of what followed each n-gram, in this text and in a corpus; token by token
+until they are silent.
 
-The n-grams of the last 4 to 1 tokens are looked up, the longest first: in the request's own counts under lax thresholds, else
-in the corpus's under strict ones, else the last two tokens in the corpus's under its own. A token passes when its n-gram was
-followed often enough, and by it in a large enough share. Of several that pass, the one with the largest count times (100 times
-its count after the same two tokens in the corpus, at least 1) is guessed, and the lookup goes on from there. (llama.cpp's
-n-gram cache, its thresholds; there the weighted choice comes before the thresholds.)
+The n-grams of the last 4 to 1 tokens are looked up, the longest first: in the request's own counts
+under lax thresholds, else in the corpus's under strict ones, else the last two tokens in the
+corpus's under its own. A token passes when its n-gram was followed often enough, and by it in a
+large enough share. Of several that pass, the one with the largest count times (100 times its count
+after the same two tokens in the corpus, at least 1) is guessed, and the lookup goes on from there.
+(llama.cpp's n-gram cache, its thresholds; there the weighted choice comes before the thresholds.)
 
-The corpus's tables are optional and come from a file of `draftproof build-store`; no request ever changes them. Drafts are
-fixed guesses: any choice is exact.
+The corpus's tables are optional and come from a file of `draftproof build-store`; no request ever
+changes them. Drafts are fixed guesses: any choice is exact.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from draftproof.drafters.stores.ngram_tables import LONGEST, Counts, GrowingTabl
 
 LAX = ((2, 66), (2, 50), (1, 50), (1, 50))
 STRICT = ((4, 75), (3, 66), (2, 66), (2, 66))
-"""For n-grams of 1, 2, 3, 4 tokens: how often something must have followed, and the least share of a token, in percent."""
+"""For n-grams of 1, 2, 3, 4 tokens: how often something must have followed, and the least share of
+a token, in percent."""
 LAST_RESORT = (2, 50)
 """The same for the corpus's two-token n-grams when nothing else answers."""
 
@@ -97,7 +100,9 @@ def _nothing(ngram: tuple[int, ...]) -> Counts:
     return {}
 
 
-def _longest_first(recent: tuple[int, ...], lookup: Lookup, thresholds: Sequence[tuple[int, int]], pair: Counts) -> int | None:
+def _longest_first(
+    recent: tuple[int, ...], lookup: Lookup, thresholds: Sequence[tuple[int, int]], pair: Counts
+) -> int | None:
     for n in range(len(recent), 0, -1):
         token = _passing(lookup(recent[-n:]), thresholds[n - 1], pair)
         if token is not None:
@@ -106,7 +111,8 @@ def _longest_first(recent: tuple[int, ...], lookup: Lookup, thresholds: Sequence
 
 
 def _passing(counts: Counts, threshold: tuple[int, int], pair: Counts) -> int | None:
-    """The token to guess after an n-gram with these counts; of equals the last one in their order."""
+    """The token to guess after an n-gram with these counts; of equals the last one in their
+    order."""
     least, percent = threshold
     total = sum(counts.values())
     if total < least:
@@ -119,7 +125,9 @@ def _passing(counts: Counts, threshold: tuple[int, int], pair: Counts) -> int | 
 
 
 def _make(config: Config, parts: Parts) -> NGramCache:
-    return NGramCache(None if config.option("store") is None else StoredTable(stored(config, parts)))
+    return NGramCache(
+        None if config.option("store") is None else StoredTable(stored(config, parts))
+    )
 
 
 METHODS = (
@@ -128,7 +136,9 @@ METHODS = (
         "tables of what followed each n-gram, here and in a corpus",
         8,
         _make,
-        options=(Option("store", None, store_of("ngram_cache"), f"{STORE_HELP}; optional", vllm=False),),
+        options=(
+            Option("store", None, store_of("ngram_cache"), f"{STORE_HELP}; optional", vllm=False),
+        ),
         replayable=True,
         examples={"ngram_cache": NGramCache},
     ),

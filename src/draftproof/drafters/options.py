@@ -1,4 +1,5 @@
-"""Keys of `speculative_config` that only some methods read, their checks, and the keys that several drafters share."""
+"""Keys of `speculative_config` that only some methods read, their checks, and the keys that several
+drafters share."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Option:
-    """A key of `speculative_config` that only some methods read. check(name, value) gives the value to keep, or UsageError."""
+    """A key of `speculative_config` that only some methods read. check(name, value) gives the value
+    to keep, or UsageError."""
 
     name: str
     default: Any
@@ -39,9 +41,14 @@ def count_from(least: int) -> Callable[[str, Any], int]:
 def layer_numbers(name: str, value: Any) -> tuple[int, ...]:
     """A check: a list of different whole numbers from 0."""
     numbers = list(value) if isinstance(value, (list, tuple)) else [value]
-    whole = all(isinstance(number, int) and not isinstance(number, bool) and number >= 0 for number in numbers)
+    whole = all(
+        isinstance(number, int) and not isinstance(number, bool) and number >= 0
+        for number in numbers
+    )
     if not whole or len(set(numbers)) < len(numbers):
-        raise UsageError(f"{name} is {value!r}; allowed: a list of different layers, numbered from 0")
+        raise UsageError(
+            f"{name} is {value!r}; allowed: a list of different layers, numbered from 0"
+        )
     return tuple(numbers)
 
 
@@ -71,7 +78,12 @@ def number_from(least: float, most: float = float("inf")) -> Callable[[str, Any]
     """A check: a number from `least` to `most`."""
 
     def check(name: str, value: Any) -> float:
-        if not isinstance(value, (int, float)) or isinstance(value, bool) or not least <= value <= most or math.isinf(value):
+        if (
+            not isinstance(value, (int, float))
+            or isinstance(value, bool)
+            or not least <= value <= most
+            or math.isinf(value)
+        ):
             allowed = f"a number from {least:g}" + ("" if math.isinf(most) else f" to {most:g}")
             raise UsageError(f"{name} is {value!r}; allowed: {allowed}")
         return float(value)
@@ -93,14 +105,17 @@ def store_of(kind: str) -> Callable[[str, Any], str]:
         from draftproof.drafters.stores.files import read_store
 
         if not isinstance(value, str):
-            raise UsageError(f"{name} is {value!r}; it is the path of a file of draftproof build-store")
+            raise UsageError(
+                f"{name} is {value!r}; it is the path of a file of draftproof build-store"
+            )
         return read_store(value, kind).path
 
     return check
 
 
 def stored(config: Config, parts: Parts) -> Mapping[str, Any]:
-    """The arrays of the method's store, once it is sure that they are whole and that the target has these tokens."""
+    """The arrays of the method's store, once it is sure that they are whole and that the target has
+    these tokens."""
     from draftproof.drafters.stores.files import check_fits, read_store
 
     store = read_store(config.option("store"), config.method)

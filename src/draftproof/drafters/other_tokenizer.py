@@ -1,10 +1,13 @@
-"""A draft model with another tokenizer (2502.05202), exactly, greedy or sampled: it reads the text in tokens of its own.
+"""A draft model with another tokenizer (2502.05202), exactly, greedy or sampled: it reads the text
+in tokens of its own.
 
-Two routes. *text*: the draft model goes on greedily in its own tokens, and what it wrote is encoded by the target's tokenizer
-into fixed guesses (the paper's SLEM, transformers' universal assisted decoding): any text will do, a guess may be anything.
-*shared*: it draws from its own law restricted to the tokens that both spell alike, renormalised under the request's parameters;
-that law is recorded with the draw, so the rules for sampled drafts apply (the paper's TLI, vLLM's `use_heterogeneous_vocab`).
-*auto* tries both and keeps to the one whose drafts were accepted more in this request's rounds so far.
+Two routes. *text*: the draft model goes on greedily in its own tokens, and what it wrote is encoded
+by the target's tokenizer into fixed guesses (the paper's SLEM, transformers' universal assisted
+decoding): any text will do, a guess may be anything. *shared*: it draws from its own law restricted
+to the tokens that both spell alike, renormalised under the request's parameters; that law is
+recorded with the draw, so the rules for sampled drafts apply (the paper's TLI, vLLM's
+`use_heterogeneous_vocab`). *auto* tries both and keeps to the one whose drafts were accepted more
+in this request's rounds so far.
 
 Not covered: string-level rejection (SLRS), which sums over all ways to spell a token; trees.
 """
@@ -35,21 +38,31 @@ TRIALS = 3
 
 
 class OtherTokenizer(Drafter):
-    """model: the draft model, over its own tokens. between: its vocabulary beside the target's. route: see above.
-    draft_sample_method: as of a draft model, for the shared route; the text route always takes its likeliest tokens."""
+    """model: the draft model, over its own tokens. between: its vocabulary beside the target's.
+    route: see above. draft_sample_method: as of a draft model, for the shared route; the text route
+    always takes its likeliest tokens."""
 
     name = "draft_model"
     memories: tuple[Memory, ...] = ()
     model: LanguageModel
 
     def __init__(
-        self, model: LanguageModel, between: Vocabularies, route: Route = "auto", draft_sample_method: str = "probabilistic"
+        self,
+        model: LanguageModel,
+        between: Vocabularies,
+        route: Route = "auto",
+        draft_sample_method: str = "probabilistic",
     ) -> None:
         if route not in ("auto", "text", "shared"):
-            raise UsageError(f"the route across tokenizers is {route!r}; allowed: auto, shared, text")
+            raise UsageError(
+                f"the route across tokenizers is {route!r}; allowed: auto, shared, text"
+            )
         if route != "text" and not between.target_of:
-            raise UsageError(f"{model.name} shares no token with the target, so only the route 'text' can draft")
-        self.model, self.between, self.route, self.draft_sample_method = model, between, route, draft_sample_method
+            raise UsageError(
+                f"{model.name} shares no token with the target, so only the route 'text' can draft"
+            )
+        self.model, self.between, self.route = model, between, route
+        self.draft_sample_method = draft_sample_method
         fixed = route == "text" or draft_sample_method == "greedy"
         self.selections: frozenset[Selection] = frozenset({"fixed"} if fixed else {"iid", "fixed"})
         self._indices: dict[tuple[str, str], tuple[Array, Array]] = {}
@@ -60,7 +73,10 @@ class OtherTokenizer(Drafter):
         key = (xp.__name__, str(place))
         if key not in self._indices:
             pairs = self.between.draft_of
-            self._indices[key] = (xp.asarray(list(pairs), device=place), xp.asarray(list(pairs.values()), device=place))
+            self._indices[key] = (
+                xp.asarray(list(pairs), device=place),
+                xp.asarray(list(pairs.values()), device=place),
+            )
         return self._indices[key]
 
     def open(self, request: Request) -> OtherTokenizerSession:
@@ -68,7 +84,8 @@ class OtherTokenizer(Drafter):
 
 
 class OtherTokenizerSession(DraftSession):
-    """The draft model's reading of one request. accepted: route -> drafts made, and tokens of them that were accepted."""
+    """The draft model's reading of one request. accepted: route -> drafts made, and tokens of them
+    that were accepted."""
 
     def __init__(self, drafter: OtherTokenizer, request: Request) -> None:
         self._between, self._route, self._laws = drafter.between, drafter.route, request.laws
@@ -93,14 +110,22 @@ class OtherTokenizerSession(DraftSession):
         self._transcript = self._transcript.after(context)
         ids = self._transcript.ids
         if not ids or not self._fits(len(ids)):
-            limit = f"outgrew its {self._model.max_length} tokens" if ids else "says nothing in its tokens"
+            limit = (
+                f"outgrew its {self._model.max_length} tokens"
+                if ids
+                else "says nothing in its tokens"
+            )
             draft.note(f"the text {limit}: the draft model is left out")
             return
         common = common_prefix(self._session.tokens, ids)
         self._session.rollback(min(common, len(ids) - 1))
         self._drafted_by = self.route
         try:
-            yield from self._write(context, draft) if self._drafted_by == "text" else self._draw(context, draft)
+            yield from (
+                self._write(context, draft)
+                if self._drafted_by == "text"
+                else self._draw(context, draft)
+            )
         except InvalidLogitsError as error:
             draft.invalid_law(error)
 
@@ -132,7 +157,8 @@ class OtherTokenizerSession(DraftSession):
         return logits
 
     def _write(self, context: Sequence[int], draft: DraftBuilder) -> Generator[Step, Output, None]:
-        """The text route: as many draft tokens as the draft has room for, encoded as target tokens."""
+        """The text route: as many draft tokens as the draft has room for, encoded as target
+        tokens."""
         unread = self._transcript.ids[self._session.length :]
         written, end = b"", None
         for _ in range(draft.room):
@@ -142,7 +168,9 @@ class OtherTokenizerSession(DraftSession):
             row = output.logits[0]
             token = int(array_namespace(row).argmax(row))
             if not math.isfinite(row[token]):  # NaN is the largest number of its row
-                raise InvalidLogitsError(f"the logits of {self._model.name} hold NaN or infinity, or allow no token")
+                raise InvalidLogitsError(
+                    f"the logits of {self._model.name} hold NaN or infinity, or allow no token"
+                )
             spelled = self._between.draft.spelled(token)
             if spelled is None:
                 end = self._between.target_of.get(token)
@@ -150,7 +178,11 @@ class OtherTokenizerSession(DraftSession):
             written, unread = written + spelled, (token,)
         guesses = target_tokens(self._between, context, whole_characters(written))
         for guess in [*guesses, *([] if end is None else [end])]:
-            if draft.room <= 0 or guess >= self._vocab_size or self._laws.forbids(guess, context, draft.path()):
+            if (
+                draft.room <= 0
+                or guess >= self._vocab_size
+                or self._laws.forbids(guess, context, draft.path())
+            ):
                 return
             draft.guess(guess)
 
@@ -194,7 +226,10 @@ def _make(config: Config, parts: Parts) -> OtherTokenizer | None:
 
 OTHER_TOKENIZER = (
     Option(
-        "use_heterogeneous_vocab", False, yes_or_no, "take a draft model with another tokenizer; sampled too, unlike in vLLM"
+        "use_heterogeneous_vocab",
+        False,
+        yes_or_no,
+        "take a draft model with another tokenizer; sampled too, unlike in vLLM",
     ),
     Option(
         "heterogeneous_vocab_route",

@@ -1,11 +1,13 @@
-"""`prediction`: much of the answer is expected to repeat a text that the caller gives, such as a file that is to be edited.
+"""`prediction`: much of the answer is expected to repeat a text that the caller gives, such as a
+file that is to be edited.
 
-The request's `prediction` (OpenAI's Predicted Outputs) is drafted from the place where the answer stands in it, which is found
-again after every insertion, deletion, replacement and moved block (`stores/expected.py`). A request without one drafts nothing.
+The request's `prediction` (OpenAI's Predicted Outputs) is drafted from the place where the answer
+stands in it, which is found again after every insertion, deletion, replacement and moved block
+(`stores/expected.py`). A request without one drafts nothing.
 
-Drafts are fixed guesses, and the place follows from committed tokens alone: any prediction is exact, a wrong one only slow.
-Text that the target changed at the join of two tokens counts as replaced: the answer is compared by token, not by letter.
-"""
+Drafts are fixed guesses, and the place follows from committed tokens alone: any prediction is
+exact, a wrong one only slow. Text that the target changed at the join of two tokens counts as
+replaced: the answer is compared by token, not by letter."""
 
 from __future__ import annotations
 
@@ -15,7 +17,15 @@ from itertools import islice
 
 from draftproof.core.records import ROOT, Selection
 from draftproof.drafters.builder import DraftBuilder
-from draftproof.drafters.protocol import Drafter, DraftSession, Foreseeing, Foreseen, Memory, Request, Wants
+from draftproof.drafters.protocol import (
+    Drafter,
+    DraftSession,
+    Foreseeing,
+    Foreseen,
+    Memory,
+    Request,
+    Wants,
+)
 from draftproof.drafters.registry import Config, Method, Parts
 from draftproof.drafters.stores.expected import ExpectedText
 from draftproof.drafters.stores.grow import place
@@ -38,7 +48,9 @@ class PredictionSession(DraftSession, Foreseeing):
     """One answer beside the text it was expected to be."""
 
     def __init__(self, request: Request) -> None:
-        assert not isinstance(request.params.prediction, str), "parameters are resolved before a session opens"
+        assert not isinstance(request.params.prediction, str), (
+            "parameters are resolved before a session opens"
+        )
         self._prediction, self._laws = request.params.prediction or (), request.laws
         self._num_prompt_tokens = len(request.prompt)
         self._expected = ExpectedText(self._prediction)
@@ -46,7 +58,12 @@ class PredictionSession(DraftSession, Foreseeing):
     def propose(self, context: Sequence[int], draft: DraftBuilder) -> None:
         self._read(context)
         tokens = islice(self._expected.going_on(), draft.room)
-        place([(token, node - 1 if node else ROOT, 1.0) for node, token in enumerate(tokens)], draft, context, self._laws)
+        place(
+            [(token, node - 1 if node else ROOT, 1.0) for node, token in enumerate(tokens)],
+            draft,
+            context,
+            self._laws,
+        )
 
     def foresee(self, context: Sequence[int]) -> Foreseen:
         """How long the answer has come as expected; 1 where it is guessed to do so again."""

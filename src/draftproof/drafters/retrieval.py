@@ -1,9 +1,11 @@
-"""`retrieval`: what followed the last tokens in a corpus of the user's, as a tree. (REST, He et al. 2311.08252.)
+"""`retrieval`: what followed the last tokens in a corpus of the user's, as a tree. (REST, He et al.
+2311.08252.)
 
-The longest suffix of the context (16 down to 2 tokens) that occurs in the corpus is found in a suffix array; the continuations
-of its occurrences, of many an even sample, are merged into a trie whose nodes are counted, and the nodes with the largest
-shares are drafted, best first. The tree is verified like any other tree of fixed guesses, which is exact; the rule published
-with the method draws once for every row and again after a miss, which is not.
+The longest suffix of the context (16 down to 2 tokens) that occurs in the corpus is found in a
+suffix array; the continuations of its occurrences, of many an even sample, are merged into a trie
+whose nodes are counted, and the nodes with the largest shares are drafted, best first. The tree is
+verified like any other tree of fixed guesses, which is exact; the rule published with the method
+draws once for every row and again after a miss, which is not.
 
 The corpus is a file of `draftproof build-store --method retrieval`. Nothing of a request is kept.
 """
@@ -31,8 +33,8 @@ Continuations = tuple[list[list[int]], int]
 
 
 class Retrieval(Drafter):
-    """corpus: where matches are looked up. max_nodes: most nodes of a draft. trees: False drafts the likeliest chain, for
-    targets that cannot read a tree."""
+    """corpus: where matches are looked up. max_nodes: most nodes of a draft. trees: False drafts
+    the likeliest chain, for targets that cannot read a tree."""
 
     name = "retrieval"
     selections: frozenset[Selection] = frozenset({"fixed"})
@@ -67,7 +69,12 @@ class RetrievalSession(DraftSession):
         sample = places[:: -(-len(places) // MOST_OCCURRENCES)]
         found = drafter.corpus.tokens(sample + length, min(room, drafter.max_nodes))
         most = drafter.max_nodes if drafter.trees else room
-        place(likeliest((found, 0), _followers, nodes=most, depth=room, chain=not drafter.trees), draft, context, self._laws)
+        place(
+            likeliest((found, 0), _followers, nodes=most, depth=room, chain=not drafter.trees),
+            draft,
+            context,
+            self._laws,
+        )
 
     def state_key(self) -> Hashable:
         return ()
@@ -88,7 +95,9 @@ def _followers(node: Continuations) -> list[tuple[int, int, int, Continuations]]
 
 def _make(config: Config, parts: Parts) -> Retrieval:
     corpus = SuffixArray(stored(config, parts))
-    return Retrieval(corpus, config.option("retrieval_max_nodes"), trees=parts.target.supports_trees)
+    return Retrieval(
+        corpus, config.option("retrieval_max_nodes"), trees=parts.target.supports_trees
+    )
 
 
 METHODS = (
@@ -99,7 +108,13 @@ METHODS = (
         _make,
         options=(
             Option("store", None, store_of("retrieval"), STORE_HELP, vllm=False),
-            Option("retrieval_max_nodes", 32, one_to(MAX_NODES), "most nodes of a draft (32)", vllm=False),
+            Option(
+                "retrieval_max_nodes",
+                32,
+                one_to(MAX_NODES),
+                "most nodes of a draft (32)",
+                vllm=False,
+            ),
         ),
         requires=("store",),
         replayable=True,

@@ -1,4 +1,5 @@
-"""How many drafts? The best length and its speedup over acceptance and cost, and where no draft pays."""
+"""How many drafts? The best length and its speedup over acceptance and cost, and where no draft
+pays."""
 
 from __future__ import annotations
 
@@ -39,7 +40,10 @@ def best_length() -> Result:
         ),
         rows,
         (
-            "Drafting pays at all when the cost ratio is below alpha: one draft brings alpha tokens and costs c.",
+            (
+                "Drafting pays at all when the cost ratio is below alpha: one draft brings "
+                "alpha tokens and costs c."
+            ),
             "Near the best length the speedup is flat: one draft more or less costs little.",
         ),
         _draw,
@@ -57,13 +61,21 @@ def _draw(figure: Figure) -> None:
     gains = expected_speedup(alphas[None, :], lengths, costs[:, None])
     edges = [-0.5, 0.5, 1.5, 2.5, 3.5, 4.5, 6.5, 8.5, 12.5, 16.5]
     colors = colormaps["viridis"].resampled(len(edges) - 1)
-    mesh = axes.pcolormesh(alphas, costs, lengths, cmap=colors, norm=BoundaryNorm(edges, colors.N), rasterized=True)
-    lines = axes.contour(alphas, costs, gains, levels=[1.1, 1.25, 1.5, 2, 3, 5], colors="white", linewidths=1.4)
+    mesh = axes.pcolormesh(
+        alphas, costs, lengths, cmap=colors, norm=BoundaryNorm(edges, colors.N), rasterized=True
+    )
+    lines = axes.contour(
+        alphas, costs, gains, levels=[1.1, 1.25, 1.5, 2, 3, 5], colors="white", linewidths=1.4
+    )
     axes.clabel(lines, fmt=lambda level: f"{level:g}x", fontsize=11)
-    bar = figure.colorbar(mesh, ax=axes, label="best number of drafts", ticks=[0, 1, 2, 3, 4, 5.5, 7.5, 10.5, 14.5])
+    bar = figure.colorbar(
+        mesh, ax=axes, label="best number of drafts", ticks=[0, 1, 2, 3, 4, 5.5, 7.5, 10.5, 14.5]
+    )
     bar.ax.set_yticklabels(["0: does\nnot pay", "1", "2", "3", "4", "5-6", "7-8", "9-12", "13-16"])
     bar.ax.grid(visible=False)
     axes.set(
-        xlabel="acceptance rate α", ylabel="cost ratio c (draft step / target step)", title="Best draft length; white: speedup"
+        xlabel="acceptance rate α",
+        ylabel="cost ratio c (draft step / target step)",
+        title="Best draft length; white: speedup",
     )
     axes.grid(visible=False)

@@ -1,7 +1,8 @@
-"""What the bonus token is worth: a round whose drafts are all accepted has paid for one more target law.
+"""What the bonus token is worth: a round whose drafts are all accepted has paid for one more target
+law.
 
-Leaving it out keeps the output exact, so no test of the distribution can see it; it costs alpha^k tokens a round.
-"""
+Leaving it out keeps the output exact, so no test of the distribution can see it; it costs alpha^k
+tokens a round."""
 
 from __future__ import annotations
 
@@ -28,7 +29,11 @@ def bonus() -> Result:
         for k in LENGTHS:
             tokens, worth = float(expected_tokens(alpha, k)), alpha**k
             gain = float(expected_speedup(alpha, k, COST))
-            counts = {"tokens_with": tokens, "tokens_without": tokens - worth, "loss": worth / tokens}
+            counts = {
+                "tokens_with": tokens,
+                "tokens_without": tokens - worth,
+                "loss": worth / tokens,
+            }
             speeds = {"speedup_with": gain, "speedup_without": gain * (1 - worth / tokens)}
             rows.append({"alpha": alpha, "num_speculative_tokens": k, **counts, **speeds})
     return Result(
@@ -46,7 +51,10 @@ def bonus() -> Result:
         rows,
         (
             "At alpha 0.8 and 4 drafts: 3.36 tokens with the bonus, 2.95 without, 12% fewer.",
-            "With one draft and no bonus a round emits exactly one token, as plain decoding does: all cost, no gain.",
+            (
+                "With one draft and no bonus a round emits exactly one token, as plain "
+                "decoding does: all cost, no gain."
+            ),
         ),
         _draw,
         {"cost_ratio": COST},
@@ -57,10 +65,19 @@ def _draw(figure: Figure) -> None:
     axes = panels(figure, 1)[0]
     drafts = np.arange(1, 13)
     for color, alpha in zip(COLORS, (0.5, *ALPHAS, 0.95), strict=False):
-        axes.plot(drafts, 100 * alpha**drafts / expected_tokens(alpha, drafts), "o-", color=color, label=f"α = {alpha:g}")
+        axes.plot(
+            drafts,
+            100 * alpha**drafts / expected_tokens(alpha, drafts),
+            "o-",
+            color=color,
+            label=f"α = {alpha:g}",
+        )
     loss = 100 * 0.8**4 / float(expected_tokens(0.8, 4))
     axes.annotate(
-        f"{loss:.0f}% at α = 0.8, 4 drafts", (4, loss), (5.2, 32), arrowprops={"arrowstyle": "->", "color": "#555555"}
+        f"{loss:.0f}% at α = 0.8, 4 drafts",
+        (4, loss),
+        (5.2, 32),
+        arrowprops={"arrowstyle": "->", "color": "#555555"},
     )
     axes.set(
         xlabel="drafts per round",

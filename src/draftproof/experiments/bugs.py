@@ -1,8 +1,9 @@
-"""Wrong implementations and how far off they are: published figures, ours from as many runs, and exact ones.
+"""Wrong implementations and how far off they are: published figures, ours from as many runs, and
+exact ones.
 
-Two tokens after prefix (0,) of the toy chain, rounds of two drafts. The exact values sum every outcome; sampled ones carry the
-noise an exact sampler has too. Tokens per round are exact, for four drafts on the pair with independent acceptance 0.8.
-"""
+Two tokens after prefix (0,) of the toy chain, rounds of two drafts. The exact values sum every
+outcome; sampled ones carry the noise an exact sampler has too. Tokens per round are exact, for four
+drafts on the pair with independent acceptance 0.8."""
 
 from __future__ import annotations
 
@@ -11,9 +12,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from draftproof.core.formulas import round_length_law
-from draftproof.experiments.exact import empirical_law, exact_law, exact_round_length, noise_tv, sampled_tokens, tv
+from draftproof.experiments.exact import (
+    empirical_law,
+    exact_law,
+    exact_round_length,
+    noise_tv,
+    sampled_tokens,
+    tv,
+)
 from draftproof.experiments.rounds import ROUNDS
-from draftproof.experiments.toy import PREFIX, chain_draft, chain_law, chain_target, pair_draft, pair_target
+from draftproof.experiments.toy import (
+    PREFIX,
+    chain_draft,
+    chain_law,
+    chain_target,
+    pair_draft,
+    pair_target,
+)
 from draftproof.report.figures import BLACK, BLUE, RED, panels
 from draftproof.report.result import Column, Result
 
@@ -34,16 +49,22 @@ PUBLISHED = {
     "no verification": 0.52,
     "target off by one position": 0.61,
 }
-"""TV as the lab sheet prints it: one run of 30,000 each, except `no verification`, which is exact there too."""
+"""TV as the lab sheet prints it: one run of 30,000 each, except `no verification`, which is exact
+there too."""
 PUBLISHED_NOISE = {"mean": 0.0056, "percentile_99": 0.010, "maximum": 0.013}
 
 
 def bugs(*, seed: int = 0, runs: int = 30_000) -> Result:
-    """runs: sampled pairs of tokens an implementation, and runs of each of the 2,000 repeats behind the noise floor."""
+    """runs: sampled pairs of tokens an implementation, and runs of each of the 2,000 repeats behind
+    the noise floor."""
     rng = np.random.default_rng(seed)
     rows = [_row(name, runs, rng) for name in ROUNDS]
     floor = noise_tv(chain_law(), runs, NOISE_REPEATS, rng)
-    noise = {"mean": float(floor.mean()), "percentile_99": float(np.quantile(floor, 0.99)), "maximum": float(floor.max())}
+    noise = {
+        "mean": float(floor.mean()),
+        "percentile_99": float(np.quantile(floor, 0.99)),
+        "maximum": float(floor.max()),
+    }
     length = _round_length()
     return Result(
         "bugs",
@@ -57,17 +78,32 @@ def bugs(*, seed: int = 0, runs: int = 30_000) -> Result:
         ),
         rows,
         (
-            f"Noise floor, {NOISE_REPEATS:,} times {runs:,} runs of an exact sampler: mean {noise['mean']:.4f}, 99th "
-            f"percentile {noise['percentile_99']:.4f}, maximum {noise['maximum']:.4f} (published: 0.0056, 0.010, 0.013).",
-            f"A test at TV < {THRESHOLD} and {runs:,} runs passes {np.mean(floor < THRESHOLD):.1%} of exact samplers.",
-            f"No bonus: still exact, but {length['mean_without_bonus']:.2f} tokens per round instead of {length['mean']:.2f} "
-            f"({1 - length['mean_without_bonus'] / length['mean']:.0%} fewer). Round length has standard deviation "
-            f"{length['std']:.2f}: over 20,000 rounds a standard error of {length['standard_error']:.3f}.",
-            "The toy chain was searched for until it showed the published overlaps and distances, so that ours agree with them "
+            f"Noise floor, {NOISE_REPEATS:,} times {runs:,} runs of an exact sampler: "
+            f"mean {noise['mean']:.4f}, 99th "
+            f"percentile {noise['percentile_99']:.4f}, maximum {noise['maximum']:.4f} "
+            "(published: 0.0056, 0.010, 0.013).",
+            (
+                f"A test at TV < {THRESHOLD} and {runs:,} runs passes "
+                f"{np.mean(floor < THRESHOLD):.1%} of exact samplers."
+            ),
+            f"No bonus: still exact, but {length['mean_without_bonus']:.2f} tokens per "
+            f"round instead of {length['mean']:.2f} "
+            f"({1 - length['mean_without_bonus'] / length['mean']:.0%} fewer). Round "
+            "length has standard deviation "
+            f"{length['std']:.2f}: over 20,000 rounds a standard error of "
+            f"{length['standard_error']:.3f}.",
+            "The toy chain was searched for until it showed the published overlaps and "
+            "distances, so that ours agree with them "
             "confirms neither; that sampled and exact agree does not depend on it.",
         ),
         lambda figure: _draw(figure, rows, noise),
-        {"noise_floor": noise, "noise_floor_published": PUBLISHED_NOISE, "round_length": length, "seed": seed, "runs": runs},
+        {
+            "noise_floor": noise,
+            "noise_floor_published": PUBLISHED_NOISE,
+            "round_length": length,
+            "seed": seed,
+            "runs": runs,
+        },
     )
 
 
@@ -108,10 +144,29 @@ def _draw(figure: Figure, rows: list[dict[str, Any]], noise: dict[str, float]) -
         axes.barh(places + offset, values, height=0.24, color=color, label=label)
         for place, value in zip(places, values, strict=True):
             if value < LEFT_EDGE:
-                axes.text(LEFT_EDGE * 1.04, place + offset, "exactly 0", color=color, fontsize=10, va="center")
-    axes.axvline(THRESHOLD, color="#555555", linestyle="--", linewidth=1.6, label=f"the test's threshold, {THRESHOLD}")
-    axes.axvspan(LEFT_EDGE, noise["maximum"], color="#eeeeee", zorder=0, label="noise of an exact sampler")
-    axes.set(xscale="log", xlim=(LEFT_EDGE, 1), xlabel="total variation distance from the target (log scale)")
+                axes.text(
+                    LEFT_EDGE * 1.04,
+                    place + offset,
+                    "exactly 0",
+                    color=color,
+                    fontsize=10,
+                    va="center",
+                )
+    axes.axvline(
+        THRESHOLD,
+        color="#555555",
+        linestyle="--",
+        linewidth=1.6,
+        label=f"the test's threshold, {THRESHOLD}",
+    )
+    axes.axvspan(
+        LEFT_EDGE, noise["maximum"], color="#eeeeee", zorder=0, label="noise of an exact sampler"
+    )
+    axes.set(
+        xscale="log",
+        xlim=(LEFT_EDGE, 1),
+        xlabel="total variation distance from the target (log scale)",
+    )
     axes.set_yticks(places, [_wrapped(name) for name in names])
     axes.grid(axis="y", visible=False)
     axes.set_title("Every fault of law stands far above the noise", loc="left")
@@ -119,4 +174,9 @@ def _draw(figure: Figure, rows: list[dict[str, Any]], noise: dict[str, float]) -
 
 
 def _wrapped(name: str) -> str:
-    return name.replace(", ", ",\n").replace(" after ", "\nafter ").replace(" while ", "\nwhile ").replace(" by ", "\nby ")
+    return (
+        name.replace(", ", ",\n")
+        .replace(" after ", "\nafter ")
+        .replace(" while ", "\nwhile ")
+        .replace(" by ", "\nby ")
+    )

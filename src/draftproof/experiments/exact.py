@@ -22,16 +22,24 @@ def tv(law: Array, other: Array) -> float:
 
 
 def exact_law(
-    play: RoundFunction, target_fn: LawFunction, draft_fn: LawFunction, prefix: tuple[int, ...], num_tokens: int, k: int
+    play: RoundFunction,
+    target_fn: LawFunction,
+    draft_fn: LawFunction,
+    prefix: tuple[int, ...],
+    num_tokens: int,
+    k: int,
 ) -> NDArray[np.float64]:
-    """The law [vocab] * num_tokens of the first tokens after `prefix` when rounds of k drafts run until they are out."""
+    """The law [vocab] * num_tokens of the first tokens after `prefix` when rounds of k drafts run
+    until they are out."""
     vocab, start = len(target_fn(prefix)), len(prefix)
 
     @cache
     def following(context: tuple[int, ...]) -> NDArray[np.float64]:
         missing = num_tokens - (len(context) - start)
         law = np.zeros((vocab,) * missing)
-        for outcome, tokens in outcomes(lambda chance: play(target_fn, draft_fn, context, k, chance), len(context)):
+        for outcome, tokens in outcomes(
+            lambda chance: play(target_fn, draft_fn, context, k, chance), len(context)
+        ):
             kept = tuple(tokens[:missing])
             rest = following(context + kept) if len(kept) < missing else 1.0
             law[kept] += outcome.probability * rest
@@ -41,7 +49,11 @@ def exact_law(
 
 
 def exact_round_length(
-    play: RoundFunction, target_fn: LawFunction, draft_fn: LawFunction, prefix: tuple[int, ...], k: int
+    play: RoundFunction,
+    target_fn: LawFunction,
+    draft_fn: LawFunction,
+    prefix: tuple[int, ...],
+    k: int,
 ) -> float:
     """Mean number of tokens that one round after `prefix` emits."""
     ways = outcomes(lambda chance: play(target_fn, draft_fn, prefix, k, chance), len(prefix))
@@ -49,7 +61,8 @@ def exact_round_length(
 
 
 class QuickChance:
-    """A `Chance` drawing from a NumPy generator, quick for tiny vocabularies: uniforms by the block, plain loops."""
+    """A `Chance` drawing from a NumPy generator, quick for tiny vocabularies: uniforms by the
+    block, plain loops."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         blocks = (rng.random(BLOCK).tolist() for _ in count())
@@ -80,7 +93,9 @@ class QuickChance:
         return next((i for i, p in enumerate(values) if self._next() >= p), len(values))
 
     def last_success(self, probabilities: Array, purpose: Purpose) -> Scalar:
-        return max((i + 1 for i, p in enumerate(probabilities.tolist()) if self._next() < p), default=0)
+        return max(
+            (i + 1 for i, p in enumerate(probabilities.tolist()) if self._next() < p), default=0
+        )
 
 
 def sampled_tokens(
@@ -112,9 +127,12 @@ def empirical_law(tokens: NDArray[np.int64], vocab: int) -> NDArray[np.float64]:
 
 
 def noise_tv(law: Array, runs: int, repeats: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """TV [repeats] between `law` and the frequencies of `runs` draws from it: what an exact sampler shows."""
+    """TV [repeats] between `law` and the frequencies of `runs` draws from it: what an exact sampler
+    shows."""
     flat = np.asarray(law).ravel()
-    return np.abs(rng.multinomial(runs, flat / flat.sum(), size=repeats) / runs - flat).sum(axis=1) / 2
+    return (
+        np.abs(rng.multinomial(runs, flat / flat.sum(), size=repeats) / runs - flat).sum(axis=1) / 2
+    )
 
 
 def mean_noise_tv(law: Array, runs: int) -> float:

@@ -1,8 +1,9 @@
-"""A drafter that always proposes its favourite, under sampled verification: exact with the right law, biased with its softmax.
+"""A drafter that always proposes its favourite, under sampled verification: exact with the right
+law, biased with its softmax.
 
-The draft law is the law the draft was drawn from. A favourite was drawn from a one-hot law: acceptance is then the target's
-own probability of it, and the replacement is the target without it. Putting the drafter's softmax into the ratio instead
-accepts too often.
+The draft law is the law the draft was drawn from. A favourite was drawn from a one-hot law:
+acceptance is then the target's own probability of it, and the replacement is the target without it.
+Putting the drafter's softmax into the ratio instead accepts too often.
 """
 
 from __future__ import annotations
@@ -13,7 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftproof.core.records import Array
-from draftproof.experiments.exact import empirical_law, exact_law, exact_round_length, sampled_tokens, tv
+from draftproof.experiments.exact import (
+    empirical_law,
+    exact_law,
+    exact_round_length,
+    sampled_tokens,
+    tv,
+)
 from draftproof.experiments.rounds import one_hot, play_round, wrong
 from draftproof.experiments.toy import PREFIX, chain_draft, chain_law, chain_target
 from draftproof.report.figures import BLACK, BLUE, RED, panels
@@ -36,7 +43,8 @@ def greedy_drafter(*, seed: int = 0, runs: int = 30_000) -> Result:
     models = (chain_target, chain_draft, PREFIX)
     exact = {name: exact_law(play, *models, NUM_TOKENS, DRAFTS) for name, play in PROGRAMS.items()}
     sampled = {
-        name: empirical_law(sampled_tokens(play, *models, NUM_TOKENS, DRAFTS, runs, rng), 3) for name, play in PROGRAMS.items()
+        name: empirical_law(sampled_tokens(play, *models, NUM_TOKENS, DRAFTS, runs, rng), 3)
+        for name, play in PROGRAMS.items()
     }
     rows = [
         {
@@ -60,10 +68,16 @@ def greedy_drafter(*, seed: int = 0, runs: int = 30_000) -> Result:
         rows,
         (
             "With the one-hot law the output is the target's, exactly.",
-            f"With the softmax the favourite is accepted too often and the output is off by TV {biased:.3f}.",
+            (
+                "With the softmax the favourite is accepted too often and the output is off "
+                f"by TV {biased:.3f}."
+            ),
         ),
         lambda figure: _draw(figure, exact),
-        {"laws": {name: np.asarray(law).ravel().tolist() for name, law in exact.items()}, "seed": seed},
+        {
+            "laws": {name: np.asarray(law).ravel().tolist() for name, law in exact.items()},
+            "seed": seed,
+        },
     )
 
 

@@ -1,7 +1,8 @@
-"""Noise or bias? TV against the number of runs, for the right round and for one that forgets the residual.
+"""Noise or bias? TV against the number of runs, for the right round and for one that forgets the
+residual.
 
-An exact sampler's distance to its target is sampling noise and falls like 1/sqrt(runs); a biased one levels off at its bias.
-"""
+An exact sampler's distance to its target is sampling noise and falls like 1/sqrt(runs); a biased
+one levels off at its bias."""
 
 from __future__ import annotations
 
@@ -28,11 +29,15 @@ def noise(*, seed: int = 0, runs: int = 100_000) -> Result:
     rng = np.random.default_rng(seed)
     sizes = np.unique(np.geomspace(min(1000, runs), runs, 9).astype(int))
     measured = {name: _curve(name, sizes, rng) for name in ("correct", FAULT)}
-    bias = tv(exact_law(ROUNDS[FAULT], chain_target, chain_draft, PREFIX, NUM_TOKENS, DRAFTS), chain_law())
+    bias = tv(
+        exact_law(ROUNDS[FAULT], chain_target, chain_draft, PREFIX, NUM_TOKENS, DRAFTS), chain_law()
+    )
     line = [mean_noise_tv(chain_law(), n) for n in sizes]
     rows = [
         {"runs": int(n), "tv_correct": right, "tv_expected_noise": noise_level, "tv_biased": wrong}
-        for n, right, noise_level, wrong in zip(sizes, measured["correct"], line, measured[FAULT], strict=True)
+        for n, right, noise_level, wrong in zip(
+            sizes, measured["correct"], line, measured[FAULT], strict=True
+        )
     ]
     return Result(
         "noise",
@@ -55,13 +60,23 @@ def noise(*, seed: int = 0, runs: int = 100_000) -> Result:
 
 
 def _curve(name: str, sizes: NDArray[np.int64], rng: np.random.Generator) -> list[float]:
-    tokens = sampled_tokens(ROUNDS[name], chain_target, chain_draft, PREFIX, NUM_TOKENS, DRAFTS, int(sizes[-1]), rng)
+    tokens = sampled_tokens(
+        ROUNDS[name], chain_target, chain_draft, PREFIX, NUM_TOKENS, DRAFTS, int(sizes[-1]), rng
+    )
     return [tv(empirical_law(tokens[:n], 3), chain_law()) for n in sizes]
 
 
-def _draw(figure: Figure, sizes: NDArray[np.int64], measured: dict[str, list[float]], line: list[float], bias: float) -> None:
+def _draw(
+    figure: Figure,
+    sizes: NDArray[np.int64],
+    measured: dict[str, list[float]],
+    line: list[float],
+    bias: float,
+) -> None:
     axes = panels(figure, 1)[0]
-    axes.loglog(sizes, measured[FAULT], "s-", color=RED, label="wrong: replacement drawn from the target")
+    axes.loglog(
+        sizes, measured[FAULT], "s-", color=RED, label="wrong: replacement drawn from the target"
+    )
     axes.axhline(bias, color=RED, linestyle=":", linewidth=1.6, label=f"its exact bias, {bias:.3f}")
     axes.loglog(sizes, measured["correct"], "o-", color=BLUE, label="correct")
     axes.loglog(sizes, line, "--", color=BLACK, linewidth=1.6, label="expected noise, ∝ 1/√runs")

@@ -21,7 +21,8 @@ EXPERIMENTS = {
     "bonus": "What the bonus token is worth.",
     "bugs": "Wrong implementations: published, sampled and exact TV side by side.",
 }
-"""Name -> what it shows. `best-length` lives in experiments/best_length.py as the function `best_length`."""
+"""Name -> what it shows. `best-length` lives in experiments/best_length.py as the function
+`best_length`."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,8 @@ def run(name: str, settings: Settings | None = None) -> Result:
         checked_length("seed", settings.seed)
     given = {key: value for key, value in vars(settings).items() if value is not None}
     if unused := sorted(given.keys() - signature(function).parameters.keys()):
-        raise UsageError(f"the experiment {name} has no chance in it, so it takes no {' and no '.join(unused)}")
+        raise UsageError(
+            f"the experiment {name} has no chance in it, so it takes no {' and no '.join(unused)}"
+        )
     result: Any = function(**given)
     return result  # type: ignore[no-any-return]

@@ -1,7 +1,9 @@
-"""One round of speculative sampling and the ways people get it wrong, each wrong one a single change to the right one.
+"""One round of speculative sampling and the ways people get it wrong, each wrong one a single
+change to the right one.
 
-Written plainly for reading, one position after another; the library's own rule (core/rules/token.py) is vectorised. Chance is
-an argument, so that a round can be drawn or have its outcomes summed.
+Written plainly for reading, one position after another; the library's own rule
+(core/rules/token.py) is vectorised. Chance is an argument, so that a round can be drawn or have its
+outcomes summed.
 """
 
 from __future__ import annotations
@@ -50,9 +52,9 @@ def play_round(
     bonus: bool = True,
     shift: int = 0,
 ) -> list[int]:
-    """The right round with the defaults. accept, replace: chance and law at a position. draft_draw: the law drafts are drawn
-    from; ratio_law: the law put into accept and replace; both from the drafter's. shift: the target law is taken so many
-    drafts too late."""
+    """The right round with the defaults. accept, replace: chance and law at a position. draft_draw:
+    the law drafts are drawn from; ratio_law: the law put into accept and replace; both from the
+    drafter's. shift: the target law is taken so many drafts too late."""
     drafts: tuple[int, ...] = ()
     laws = []
     for i in range(k):
@@ -70,7 +72,15 @@ def play_round(
         if stop_at_rejection:
             return emitted
     if bonus:
-        emitted.append(int(chance.draw(replace(target_fn(prefix + drafts), np.zeros_like(laws[0])), Purpose.REPLACEMENT, k)))
+        emitted.append(
+            int(
+                chance.draw(
+                    replace(target_fn(prefix + drafts), np.zeros_like(laws[0])),
+                    Purpose.REPLACEMENT,
+                    k,
+                )
+            )
+        )
     return emitted
 
 

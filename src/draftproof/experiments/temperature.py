@@ -1,8 +1,8 @@
 """What temperature does to acceptance: alpha against T when both models' logits are correlated.
 
-Both ends are simple. Hot, both laws tend to uniform and alpha to 1. Cold, both tend to one-hot and alpha to the chance that
-the two models have the same favourite. In between alpha can dip: laws are spread out enough to differ, not enough to agree.
-"""
+Both ends are simple. Hot, both laws tend to uniform and alpha to 1. Cold, both tend to one-hot and
+alpha to the chance that the two models have the same favourite. In between alpha can dip: laws are
+spread out enough to differ, not enough to agree."""
 
 from __future__ import annotations
 
@@ -35,7 +35,12 @@ def temperature(*, seed: int = 0, runs: int = 200) -> Result:
         {
             "correlation": correlation,
             "same_favourite": agreement[correlation],
-            **{f"alpha_{t:g}": float(np.interp(np.log(t), np.log(TEMPERATURES), curves[correlation])) for t in _SHOWN},
+            **{
+                f"alpha_{t:g}": float(
+                    np.interp(np.log(t), np.log(TEMPERATURES), curves[correlation])
+                )
+                for t in _SHOWN
+            },
         }
         for correlation in CORRELATIONS
     ]
@@ -49,7 +54,10 @@ def temperature(*, seed: int = 0, runs: int = 200) -> Result:
         ),
         rows,
         (
-            "Cold: both laws become one-hot, so alpha tends to the share of contexts in which the favourites agree.",
+            (
+                "Cold: both laws become one-hot, so alpha tends to the share of contexts in "
+                "which the favourites agree."
+            ),
             "Hot: both laws become uniform, so alpha tends to 1, whatever the models.",
         ),
         lambda figure: _draw(figure, curves, agreement),
@@ -69,12 +77,15 @@ _SHOWN = (0.01, 0.3, 1.0, 3.0, 100.0)
 def correlated_logits(
     correlation: float, pairs: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Two arrays [pairs, VOCAB] of normal logits with standard deviation SPREAD and this correlation."""
+    """Two arrays [pairs, VOCAB] of normal logits with standard deviation SPREAD and this
+    correlation."""
     target, other = SPREAD * rng.standard_normal((2, pairs, VOCAB))
     return target, correlation * target + np.sqrt(1 - correlation**2) * other
 
 
-def alpha_at(target: NDArray[np.float64], draft: NDArray[np.float64], t: float) -> NDArray[np.float64]:
+def alpha_at(
+    target: NDArray[np.float64], draft: NDArray[np.float64], t: float
+) -> NDArray[np.float64]:
     """Overlap [pairs] of the two laws at temperature t."""
     return acceptance_rate(_softmax(target / t), _softmax(draft / t))  # type: ignore[no-any-return]
 

@@ -1,12 +1,14 @@
-"""The toy models that experiments, lab and tests share: small enough for every outcome to be summed.
+"""The toy models that experiments, lab and tests share: small enough for every outcome to be
+summed.
 
-The chain over three tokens has overlap 0.6 after token 0 and 0.5 after tokens 1 and 2; the pair ignores the prefix, so that
-acceptance really is independent, with overlap 0.8.
+The chain over three tokens has overlap 0.6 after token 0 and 0.5 after tokens 1 and 2; the pair
+ignores the prefix, so that acceptance really is independent, with overlap 0.8.
 
-The chain is our reconstruction. The table of wrong implementations that `experiments bugs` sets beside ours was published
-with the chain's overlaps and with a distance for each implementation, but without the chain itself; this one was searched for
-until it showed those overlaps and distances. That our distances agree with the published ones is therefore no independent
-confirmation of either. What the table does show is that sampled and enumerated distances are the same.
+The chain is our reconstruction. The table of wrong implementations that `experiments bugs` sets
+beside ours was published with the chain's overlaps and with a distance for each implementation, but
+without the chain itself; this one was searched for until it showed those overlaps and distances.
+That our distances agree with the published ones is therefore no independent confirmation of either.
+What the table does show is that sampled and enumerated distances are the same.
 """
 
 from __future__ import annotations

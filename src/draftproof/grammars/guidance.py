@@ -1,7 +1,8 @@
-"""Grammars by llguidance (https://github.com/guidance-ai/llguidance): JSON schemas, regular expressions, Lark and GBNF.
+"""Grammars by llguidance (https://github.com/guidance-ai/llguidance): JSON schemas, regular
+expressions, Lark and GBNF.
 
-A grammar is compiled once for a tokenizer and a vocabulary; requests begin copies of its first state. A tokenizer's table
-takes a second or so and is kept for as long as the tokenizer lives.
+A grammar is compiled once for a tokenizer and a vocabulary; requests begin copies of its first
+state. A tokenizer's table takes a second or so and is kept for as long as the tokenizer lives.
 """
 
 from __future__ import annotations
@@ -24,16 +25,20 @@ if TYPE_CHECKING:
 
 KEPT = 64
 """Compiled grammars of a tokenizer; the one that was asked for the longest ago goes."""
-_TABLES: weakref.WeakKeyDictionary[Any, dict[tuple[int, tuple[int, ...]], _Table]] = weakref.WeakKeyDictionary()
+_TABLES: weakref.WeakKeyDictionary[Any, dict[tuple[int, tuple[int, ...]], _Table]] = (
+    weakref.WeakKeyDictionary()
+)
 _MAKING = Lock()
 
 
 def compile_grammar(
     asked: StructuredOutputs, tokenizer: Any, *, vocab_size: int, eos_token_ids: Sequence[int]
 ) -> GuidanceGrammar:
-    """The grammar over the ids of `tokenizer`. vocab_size: the target's, whose ids beyond the tokenizer's are never allowed.
+    """The grammar over the ids of `tokenizer`. vocab_size: the target's, whose ids beyond the
+    tokenizer's are never allowed.
 
-    UsageError: llguidance is not installed, a grammar that is wrong, or a tokenizer it cannot read (a slow one)."""
+    UsageError: llguidance is not installed, a grammar that is wrong, or a tokenizer it cannot read
+    (a slow one)."""
     tables = _TABLES.setdefault(tokenizer, {})
     key = (vocab_size, tuple(eos_token_ids))
     with _MAKING:
@@ -61,10 +66,14 @@ def _compiled(asked: StructuredOutputs, table: Any, vocab_size: int) -> Guidance
     try:
         text = _as_text(guidance, asked)
     except ValueError as error:
-        raise UsageError(f"structured_outputs.{asked.kind} cannot be used: {_in_short(error)}") from error
+        raise UsageError(
+            f"structured_outputs.{asked.kind} cannot be used: {_in_short(error)}"
+        ) from error
     matcher = guidance.LLMatcher(table, text, log_level=0)
     if matcher.is_error():
-        raise UsageError(f"structured_outputs.{asked.kind} cannot be used: {_in_short(matcher.get_error())}")
+        raise UsageError(
+            f"structured_outputs.{asked.kind} cannot be used: {_in_short(matcher.get_error())}"
+        )
     return GuidanceGrammar(asked, matcher, vocab_size)
 
 
@@ -83,8 +92,8 @@ class GuidanceGrammar:
 
 
 class GuidanceMatcher:
-    """See `draftproof.core.grammar.Matcher`. A matcher that can take no more characters has stopped, and its mask is the end
-    tokens; after one of those nothing may come."""
+    """See `draftproof.core.grammar.Matcher`. A matcher that can take no more characters has
+    stopped, and its mask is the end tokens; after one of those nothing may come."""
 
     def __init__(self, matcher: Any, vocab_size: int, ended: bool = False) -> None:
         self._matcher, self._vocab_size, self._ended = matcher, vocab_size, ended
@@ -97,14 +106,18 @@ class GuidanceMatcher:
             allowed = bool(self.mask()[token])
             self._ended = True
             return allowed
-        taken = bool(self.mask()[token]) and bool(self._matcher.try_consume_tokens([int(token)]) == 1)
+        taken = bool(self.mask()[token]) and bool(
+            self._matcher.try_consume_tokens([int(token)]) == 1
+        )
         self._ended = taken and self._matcher.stop_reason() == "EndOfSentence"
         return taken
 
     def mask(self) -> Mask:
         found = np.zeros(self._vocab_size, bool)
         if not self._ended:
-            bits = np.unpackbits(np.frombuffer(self._matcher.compute_bitmask(), np.uint8), bitorder="little")
+            bits = np.unpackbits(
+                np.frombuffer(self._matcher.compute_bitmask(), np.uint8), bitorder="little"
+            )
             size = min(len(bits), self._vocab_size)
             found[:size] = bits[:size]
         return found
@@ -117,20 +130,30 @@ def _library() -> Any:
     try:
         import llguidance
     except ImportError as error:
-        raise UsageError("structured_outputs needs llguidance: pip install 'draftproof[grammar]'") from error
+        raise UsageError(
+            "structured_outputs needs llguidance: pip install 'draftproof[grammar]'"
+        ) from error
     return llguidance
 
 
 def _made(tokenizer: Any, vocab_size: int, eos_token_ids: list[int] | None) -> Any:
     guidance = _library()
-    if hasattr(tokenizer, "tokens") and hasattr(tokenizer, "eos_token_id"):  # a table of bytes, token by token
-        return guidance.LLTokenizer(guidance.TokenizerWrapper(tokenizer), n_vocab=vocab_size, eos_token=eos_token_ids)
+    if hasattr(tokenizer, "tokens") and hasattr(
+        tokenizer, "eos_token_id"
+    ):  # a table of bytes, token by token
+        return guidance.LLTokenizer(
+            guidance.TokenizerWrapper(tokenizer), n_vocab=vocab_size, eos_token=eos_token_ids
+        )
     try:
         from llguidance.hf import from_tokenizer
 
-        return from_tokenizer(tokenizer, n_vocab=max(vocab_size, len(tokenizer)), eos_token=eos_token_ids)
+        return from_tokenizer(
+            tokenizer, n_vocab=max(vocab_size, len(tokenizer)), eos_token=eos_token_ids
+        )
     except Exception as error:  # it says what it cannot read in many ways
-        raise UsageError(f"structured_outputs cannot read this tokenizer: {_in_short(error)}") from error
+        raise UsageError(
+            f"structured_outputs cannot read this tokenizer: {_in_short(error)}"
+        ) from error
 
 
 def _as_text(guidance: Any, asked: StructuredOutputs) -> str:
@@ -140,7 +163,9 @@ def _as_text(guidance: Any, asked: StructuredOutputs) -> str:
     elif asked.kind == "regex":
         found = matcher.grammar_from_regex(asked.regex)
     elif asked.kind == "choice":
-        found = matcher.grammar_from_lark("start: " + " | ".join(json.dumps(one) for one in asked.choice))
+        found = matcher.grammar_from_lark(
+            "start: " + " | ".join(json.dumps(one) for one in asked.choice)
+        )
     else:
         found = guidance.grammar_from("grammar", asked.grammar)
     text: str = found
@@ -148,6 +173,8 @@ def _as_text(guidance: Any, asked: StructuredOutputs) -> str:
 
 
 def _in_short(error: object) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [
+        type(error).__name__
+    ]
     reason = next((line for line in lines[1:] if line.startswith("error")), "")
     return f"{lines[0]} {reason}".strip()

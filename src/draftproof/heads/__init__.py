@@ -1,4 +1,5 @@
-"""The networks of draft heads: small modules over a target's hidden states, and the folders they are kept in."""
+"""The networks of draft heads: small modules over a target's hidden states, and the folders they
+are kept in."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""EAGLE's head (2401.15077; EAGLE-2, 2406.16858, has the same): it predicts the target's next feature, not the next token.
+"""EAGLE's head (2401.15077; EAGLE-2, 2406.16858, has the same): it predicts the target's next
+feature, not the next token.
 
-Input: embedding of token t + 1 beside the target's last hidden state at t, made one by a linear layer; one decoder layer
-without a norm before its attention; the output is the predicted state at t + 1, which the target's own frozen output layer
-turns into logits.
+Input: embedding of token t + 1 beside the target's last hidden state at t, made one by a linear
+layer; one decoder layer without a norm before its attention; the output is the predicted state at t
++ 1, which the target's own frozen output layer turns into logits.
 """
 
 from __future__ import annotations
@@ -36,21 +37,29 @@ class EagleLayer(nn.Module):
 
 
 class Eagle(nn.Module):
-    """config: shape of the layer (a transformers LlamaConfig). target: whose embedding and output layer are shared.
-    hidden_layer: id of the hidden state that is the feature. bias: of the fusing layer."""
+    """config: shape of the layer (a transformers LlamaConfig). target: whose embedding and output
+    layer are shared. hidden_layer: id of the hidden state that is the feature. bias: of the fusing
+    layer."""
 
-    def __init__(self, config: Any, target: TargetView, *, hidden_layer: int | None = None, bias: bool = True) -> None:
+    def __init__(
+        self, config: Any, target: TargetView, *, hidden_layer: int | None = None, bias: bool = True
+    ) -> None:
         super().__init__()
         self.config, self.target = config, target
-        self.hidden_layers: tuple[int, ...] = (target.num_layers if hidden_layer is None else hidden_layer,)
+        self.hidden_layers: tuple[int, ...] = (
+            target.num_layers if hidden_layer is None else hidden_layer,
+        )
         self.vocab_size, self.longest = target.vocab_size, context_limit(config)
         self.fc = nn.Linear(2 * config.hidden_size, config.hidden_size, bias=bias)
         self.layers = nn.ModuleList([EagleLayer(config)])
-        self._rotary = [rotary(config)]  # in a list: it has no weights and is no part of the checkpoint
+        self._rotary = [
+            rotary(config)
+        ]  # in a list: it has no weights and is no part of the checkpoint
 
     @classmethod
     def of(cls, target: TargetView, **changes: Any) -> Eagle:
-        """A fresh head for `target`, in float32; without a bias in the fusing layer, for which vLLM has no place."""
+        """A fresh head for `target`, in float32; without a bias in the fusing layer, for which vLLM
+        has no place."""
         bias = bool(changes.pop("bias", False))
         return cls(layer_config(target, **changes), target, bias=bias).to(target.device)
 
@@ -74,7 +83,8 @@ class Eagle(nn.Module):
 
 
 def layer_config(target: TargetView, **changes: Any) -> Any:
-    """A LlamaConfig for a layer of the target's own width, heads and rotary positions; `changes` replace single entries."""
+    """A LlamaConfig for a layer of the target's own width, heads and rotary positions; `changes`
+    replace single entries."""
     from transformers import LlamaConfig
 
     theirs = target.config
@@ -86,7 +96,9 @@ def layer_config(target: TargetView, **changes: Any) -> Any:
         "rms_norm_eps",
         "max_position_embeddings",
     )
-    shape = {name: getattr(theirs, name) for name in taken if getattr(theirs, name, None) is not None}
+    shape = {
+        name: getattr(theirs, name) for name in taken if getattr(theirs, name, None) is not None
+    }
     ropes = getattr(theirs, "rope_parameters", None)
     if ropes and "rope_theta" in ropes:
         shape["rope_parameters"] = copy.deepcopy(dict(ropes))

@@ -1,5 +1,6 @@
-"""One decoder layer in Llama's manner, the body of EAGLE heads. What a row attends to is not its business: `attend` decides,
-so the same weights serve cached reading, draft trees and training over several steps at once.
+"""One decoder layer in Llama's manner, the body of EAGLE heads. What a row attends to is not its
+business: `attend` decides, so the same weights serve cached reading, draft trees and training over
+several steps at once.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""(queries [batch, heads, n, width], keys, values [batch, kv heads, n, width]), rotated, -> [batch, heads, n, width]."""
+"""(queries [batch, heads, n, width], keys, values [batch, kv heads, n, width]), rotated, -> [batch,
+heads, n, width]."""
 
 
 class RMSNorm(nn.Module):
@@ -25,24 +27,32 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         wide = x.float() if x.element_size() == 2 else x
-        return self.weight * (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.eps)).to(x.dtype)
+        return self.weight * (
+            wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.eps)
+        ).to(x.dtype)
 
 
 class Attention(nn.Module):
-    """Grouped-query attention whose input may be wider than its output: [.., in_width] -> [.., hidden_size]."""
+    """Grouped-query attention whose input may be wider than its output: [.., in_width] -> [..,
+    hidden_size]."""
 
     def __init__(self, config: Any, in_width: int) -> None:
         super().__init__()
-        self.head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        self.head_dim = (
+            getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        )
         bias = bool(getattr(config, "attention_bias", False))
-        heads, kv_heads = config.num_attention_heads * self.head_dim, config.num_key_value_heads * self.head_dim
+        heads = config.num_attention_heads * self.head_dim
+        kv_heads = config.num_key_value_heads * self.head_dim
         self.q_proj = nn.Linear(in_width, heads, bias=bias)
         self.k_proj = nn.Linear(in_width, kv_heads, bias=bias)
         self.v_proj = nn.Linear(in_width, kv_heads, bias=bias)
         self.o_proj = nn.Linear(heads, config.hidden_size, bias=bias)
 
     def forward(self, x: Tensor, rotation: tuple[Tensor, Tensor], attend: Attend) -> Tensor:
-        queries, keys, values = (self._split(projection(x)) for projection in (self.q_proj, self.k_proj, self.v_proj))
+        queries, keys, values = (
+            self._split(projection(x)) for projection in (self.q_proj, self.k_proj, self.v_proj)
+        )
         out = attend(rotate(queries, rotation), rotate(keys, rotation), values)
         merged: Tensor = self.o_proj(out.transpose(1, 2).flatten(2))
         return merged
@@ -74,16 +84,30 @@ def rotate(x: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
 
 
 def rotary(config: Any) -> nn.Module:
-    """The target family's own rotary embedding, scaling included: (x, positions [batch, n]) -> (cos, sin)."""
+    """The target family's own rotary embedding, scaling included: (x, positions [batch, n]) ->
+    (cos, sin)."""
     from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
     made: nn.Module = LlamaRotaryEmbedding(config)
     return made
 
 
-def attention(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None, *, causal: bool = False) -> Tensor:
-    """Scaled dot products over [batch, heads, n, width]; mask [n, keys], True where a row may look; grouped heads allowed."""
+def attention(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    mask: Tensor | None = None,
+    *,
+    causal: bool = False,
+) -> Tensor:
+    """Scaled dot products over [batch, heads, n, width]; mask [n, keys], True where a row may look;
+    grouped heads allowed."""
     out: Tensor = functional.scaled_dot_product_attention(
-        queries, keys, values, attn_mask=mask, is_causal=causal, enable_gqa=queries.shape[1] != keys.shape[1]
+        queries,
+        keys,
+        values,
+        attn_mask=mask,
+        is_causal=causal,
+        enable_gqa=queries.shape[1] != keys.shape[1],
     )
     return out

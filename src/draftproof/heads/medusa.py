@@ -1,9 +1,10 @@
-"""Medusa's heads (2401.10774): each reads the target's last hidden state and guesses one token further ahead.
+"""Medusa's heads (2401.10774): each reads the target's last hidden state and guesses one token
+further ahead.
 
-Head i (from 0) reads the state of position t and guesses token t + 2 + i; token t + 1 is the target's own. A head is
-`num_layers` residual blocks x + SiLU(W x + b), W beginning at zero, then its own output layer. Every block has weights of its
-own: a list that repeats one module would share them, a fault of the published code when there are two blocks or more.
-"""
+Head i (from 0) reads the state of position t and guesses token t + 2 + i; token t + 1 is the
+target's own. A head is `num_layers` residual blocks x + SiLU(W x + b), W beginning at zero, then
+its own output layer. Every block has weights of its own: a list that repeats one module would share
+them, a fault of the published code when there are two blocks or more."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ from draftproof.heads.target import TargetView
 
 @dataclass(frozen=True)
 class MedusaConfig:
-    """num_heads: how many tokens ahead. num_layers: residual blocks of each. hidden_layer: id of the target's hidden state that
-    is read, the last one unless trained otherwise."""
+    """num_heads: how many tokens ahead. num_layers: residual blocks of each. hidden_layer: id of
+    the target's hidden state that is read, the last one unless trained otherwise."""
 
     hidden_size: int
     vocab_size: int
@@ -42,16 +43,20 @@ class ResidualBlock(nn.Module):
 
 
 class Medusa(nn.Module):
-    """The heads. Their output layers begin as the target's own, given as `output_weight` [vocab, width], if any."""
+    """The heads. Their output layers begin as the target's own, given as `output_weight` [vocab,
+    width], if any."""
 
     def __init__(self, config: MedusaConfig, output_weight: Tensor | None = None) -> None:
         super().__init__()
         self.config = config
         width = config.hidden_size
         self.blocks = nn.ModuleList(
-            nn.ModuleList(ResidualBlock(width) for _ in range(config.num_layers)) for _ in range(config.num_heads)
+            nn.ModuleList(ResidualBlock(width) for _ in range(config.num_layers))
+            for _ in range(config.num_heads)
         )
-        self.lm_heads = nn.ModuleList(nn.Linear(width, config.vocab_size, bias=False) for _ in range(config.num_heads))
+        self.lm_heads = nn.ModuleList(
+            nn.Linear(width, config.vocab_size, bias=False) for _ in range(config.num_heads)
+        )
         if output_weight is not None:
             with torch.no_grad():
                 for weight in self.lm_heads.parameters():

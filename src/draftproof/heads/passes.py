@@ -1,6 +1,8 @@
-"""Heads as models whose passes can be joined: what drafters of a batch ask of one head is read together.
+"""Heads as models whose passes can be joined: what drafters of a batch ask of one head is read
+together.
 
-A head reads more than tokens, so its `Step` carries features as well. Gradients are never wanted here.
+A head reads more than tokens, so its `Step` carries features as well. Gradients are never wanted
+here.
 """
 
 from __future__ import annotations
@@ -23,8 +25,8 @@ FEATURES = 0
 
 @dataclass(frozen=True)
 class HeadStep(Step):
-    """A step of a head. features: [n, width], or the state [width] that Medusa's heads read. positions: of the rows, or the
-    number of Medusa's head. sees: as in `RowsRead`."""
+    """A step of a head. features: [n, width], or the state [width] that Medusa's heads read.
+    positions: of the rows, or the number of Medusa's head. sees: as in `RowsRead`."""
 
     features: Any = None
     positions: Sequence[int] = ()
@@ -46,7 +48,8 @@ class HeadPasses(LanguageModel):
 
 
 class FeaturePasses(HeadPasses):
-    """An EAGLE head: logits over the target's vocabulary of the rows wanted, and the features of all."""
+    """An EAGLE head: logits over the target's vocabulary of the rows wanted, and the features of
+    all."""
 
     def __init__(self, head: FeatureHead, name: str) -> None:
         super().__init__(head, name, head.vocab_size)
@@ -56,10 +59,15 @@ class FeaturePasses(HeadPasses):
         parts = [_part(step) for step in steps]
         features = read_together(self.head, parts)
         wanted = [
-            states if step.rows is None else states[list(step.rows)] for step, states in zip(steps, features, strict=True)
+            states if step.rows is None else states[list(step.rows)]
+            for step, states in zip(steps, features, strict=True)
         ]
-        logits = self.head.spread(self.head.logits(torch.cat(wanted))).split([len(rows) for rows in wanted])
-        return [Output(rows, {FEATURES: states}) for rows, states in zip(logits, features, strict=True)]
+        logits = self.head.spread(self.head.logits(torch.cat(wanted))).split(
+            [len(rows) for rows in wanted]
+        )
+        return [
+            Output(rows, {FEATURES: states}) for rows, states in zip(logits, features, strict=True)
+        ]
 
 
 class MedusaPasses(HeadPasses):

@@ -1,4 +1,5 @@
-"""What a head borrows from its target: the embedding and the output layer, both frozen; and how a target is recognised."""
+"""What a head borrows from its target: the embedding and the output layer, both frozen; and how a
+target is recognised."""
 
 from __future__ import annotations
 
@@ -20,12 +21,14 @@ SAMPLED_ENTRIES = 4096
 
 @dataclass(frozen=True)
 class TargetView:
-    """embed: ids [...] -> [..., width]. output_weight [vocab_size, width], output_bias [vocab_size]: its output layer.
+    """embed: ids [...] -> [..., width]. output_weight [vocab_size, width], output_bias
+    [vocab_size]: its output layer.
 
-    num_layers: decoder layers, so that hidden states have the ids 0 (embeddings) to num_layers (what the output layer reads).
-    fingerprint: of the weights, the same in every dtype; None where there are none to look at. config: the target's own
-    (transformers) configuration, from which heads take the shape of their layer. place: where the target hands out its hidden
-    states, None where its output layer is; they differ where a target is spread over devices."""
+    num_layers: decoder layers, so that hidden states have the ids 0 (embeddings) to num_layers
+    (what the output layer reads). fingerprint: of the weights, the same in every dtype; None where
+    there are none to look at. config: the target's own (transformers) configuration, from which
+    heads take the shape of their layer. place: where the target hands out its hidden states, None
+    where its output layer is; they differ where a target is spread over devices."""
 
     name: str
     width: int
@@ -50,7 +53,8 @@ class TargetView:
         return self.output_weight.device if self.place is None else self.place
 
     def output(self, features: Tensor) -> Tensor:
-        """[..., width] -> logits [..., vocab_size] beside them; gradients go to the features only."""
+        """[..., width] -> logits [..., vocab_size] beside them; gradients go to the features
+        only."""
         there = features.to(self.output_weight.device)
         return functional.linear(there, self.output_weight, self.output_bias).to(features.device)
 
@@ -59,10 +63,14 @@ def target_view(target: LanguageModel) -> TargetView:
     """The view of a transformers model. UsageError for a target whose weights cannot be reached."""
     module: Any = target.module
     if module is None:
-        raise UsageError(f"{target.name} shows no weights: a head needs the target's embedding and output layer")
+        raise UsageError(
+            f"{target.name} shows no weights: a head needs the target's embedding and output layer"
+        )
     embedding, output = module.get_input_embeddings(), module.get_output_embeddings()
     if embedding is None or output is None:
-        raise UsageError(f"{target.name} has no embedding or no output layer that could be shared with a head")
+        raise UsageError(
+            f"{target.name} has no embedding or no output layer that could be shared with a head"
+        )
     config = module.config.get_text_config()
     bias = getattr(output, "bias", None)
 
@@ -87,9 +95,14 @@ def target_view(target: LanguageModel) -> TargetView:
 
 
 def dense_weight(layer: Any, width: int, dtype: torch.dtype) -> Tensor:
-    """The weight [rows, width] of a linear layer; of a quantised one, what it makes of the unit vectors."""
+    """The weight [rows, width] of a linear layer; of a quantised one, what it makes of the unit
+    vectors."""
     weight: Tensor = layer.weight.detach()
-    if weight.is_floating_point() and weight.shape[1:] == (width,) and not is_made_of_others(weight):
+    if (
+        weight.is_floating_point()
+        and weight.shape[1:] == (width,)
+        and not is_made_of_others(weight)
+    ):
         return weight
     with torch.no_grad():
         columns: Tensor = layer(torch.eye(width, dtype=dtype, device=weight.device))
@@ -98,10 +111,14 @@ def dense_weight(layer: Any, width: int, dtype: torch.dtype) -> Tensor:
 
 
 def fingerprint(module: Any) -> str:
-    """SHA-256 over entries of every weight matrix, rounded to bfloat16: equal for one checkpoint in any dtype."""
+    """SHA-256 over entries of every weight matrix, rounded to bfloat16: equal for one checkpoint in
+    any dtype."""
     digest = hashlib.sha256()
     for name, weight, sample in sampled_weights(module, SAMPLED_ENTRIES):
         if weight.is_floating_point() and weight.ndim >= 2:
             rounded = sample.to(torch.bfloat16)
-            digest.update(f"{name} {tuple(weight.shape)}".encode() + rounded.view(torch.int16).numpy().tobytes())
+            digest.update(
+                f"{name} {tuple(weight.shape)}".encode()
+                + rounded.view(torch.int16).numpy().tobytes()
+            )
     return digest.hexdigest()

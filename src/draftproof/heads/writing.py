@@ -1,7 +1,9 @@
-"""The layouts heads are written in: from the one form (`Stored`) to the config and the tensors that servers load.
+"""The layouts heads are written in: from the one form (`Stored`) to the config and the tensors that
+servers load.
 
 medusa           vLLM's own layout
-eagle3, eagle    the `speculators` layout, and for `eagle`, which vLLM does not take in it, SafeAILab's own
+eagle3, eagle    the `speculators` layout, and for `eagle`, which vLLM does not take in it,
+                 SafeAILab's own
 """
 
 from __future__ import annotations
@@ -22,28 +24,35 @@ Files = tuple[dict[str, Any], dict[str, Tensor]]
 
 
 def files_of(stored: Stored, target: str, architectures: Sequence[str], length: int) -> Files:
-    """Config and tensors of a head in the layout our folders have. target, architectures: the verifier as servers name it;
-    length: the draft length proposed to them."""
+    """Config and tensors of a head in the layout our folders have. target, architectures: the
+    verifier as servers name it; length: the draft length proposed to them."""
     if stored.method == "medusa":
         return medusa_files(stored)
     return speculators_files(stored, target, architectures, length)
 
 
-def write_folder(folder: str | Path, config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-    """Write `model.safetensors` and `config.json`; the config appears last, so a folder with one is complete."""
+def write_folder(
+    folder: str | Path, config: Mapping[str, Any], tensors: Mapping[str, Tensor]
+) -> None:
+    """Write `model.safetensors` and `config.json`; the config appears last, so a folder with one is
+    complete."""
     from safetensors.torch import save_file
 
     path = Path(folder).expanduser()
     path.mkdir(parents=True, exist_ok=True)
     (path / "config.json").unlink(missing_ok=True)  # of a head that was here before
-    save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, path / "model.safetensors")
+    save_file(
+        {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()},
+        path / "model.safetensors",
+    )
     part = path / "config.json.part"
     part.write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
     part.replace(path / "config.json")
 
 
 def medusa_files(stored: Stored) -> Files:
-    """vLLM's layout for Medusa: blocks.{head}.layers.{block}.weight and .bias, lm_heads.{head}.weight."""
+    """vLLM's layout for Medusa: blocks.{head}.layers.{block}.weight and .bias,
+    lm_heads.{head}.weight."""
     vocab_size, hidden_size = stored.tensors["lm_heads.0.weight"].shape
     config: dict[str, Any] = {
         "model_type": "medusa",
@@ -61,13 +70,22 @@ def medusa_files(stored: Stored) -> Files:
     tensors = {}
     for name, tensor in stored.tensors.items():
         parts = name.split(".")
-        tensors[f"blocks.{parts[1]}.layers.{parts[2]}.{parts[4]}" if parts[0] == "blocks" else name] = tensor
+        tensors[
+            f"blocks.{parts[1]}.layers.{parts[2]}.{parts[4]}" if parts[0] == "blocks" else name
+        ] = tensor
     return config, tensors
 
 
-def speculators_files(stored: Stored, target: str, architectures: Sequence[str], length: int) -> Files:
+def speculators_files(
+    stored: Stored, target: str, architectures: Sequence[str], length: int
+) -> Files:
     """The `speculators` layout of EAGLE heads."""
-    proposal = {"proposal_type": "greedy", "speculative_tokens": length, "verifier_accept_k": 1, "accept_tolerance": 0.0}
+    proposal = {
+        "proposal_type": "greedy",
+        "speculative_tokens": length,
+        "verifier_accept_k": 1,
+        "accept_tolerance": 0.0,
+    }
     config: dict[str, Any] = {
         "speculators_model_type": stored.method,
         "speculators_version": SPECULATORS_VERSION,
@@ -104,7 +122,8 @@ def speculators_files(stored: Stored, target: str, architectures: Sequence[str],
 
 
 def published_eagle_files(stored: Stored) -> Files:
-    """SafeAILab's layout of an EAGLE head: a Llama config of one layer, fc.* and layers.0.*; no output layer, no embedding."""
+    """SafeAILab's layout of an EAGLE head: a Llama config of one layer, fc.* and layers.0.*; no
+    output layer, no embedding."""
     config = {
         **stored.shape["layer"],
         "model_type": "llama",

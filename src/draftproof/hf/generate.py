@@ -1,4 +1,5 @@
-"""The function for `custom_generate=`: rows side by side, each by the decode loop, put together as transformers does."""
+"""The function for `custom_generate=`: rows side by side, each by the decode loop, put together as
+transformers does."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ _CHECKED: weakref.WeakSet[Any] = weakref.WeakSet()
 
 @dataclass
 class SpeculativeOutput(GenerateDecoderOnlyOutput):
-    """What `return_dict_in_generate=True` gives: `sequences` as transformers', and the statistics of each row."""
+    """What `return_dict_in_generate=True` gives: `sequences` as transformers', and the statistics
+    of each row."""
 
     statistics: tuple[Statistics, ...] | None = None
 
@@ -57,24 +59,30 @@ def generate(
     synced_gpus: bool = False,
     **model_inputs: Any,
 ) -> torch.Tensor | SpeculativeOutput:
-    """Generate speculatively; give it as `custom_generate=` to `model.generate`, which calls it with everything prepared.
+    """Generate speculatively; give it as `custom_generate=` to `model.generate`, which calls it
+    with everything prepared.
 
-    drafter: a method name ("ngram", "none"), a speculative_config mapping, a transformers model that drafts, or a Drafter of
-    your own. speculative_config: length and rule beside a model or a Drafter. target_tokenizer, drafter_tokenizer: for a model
-    that drafts with a tokenizer of its own (transformers keeps `tokenizer` and `assistant_tokenizer` to itself). prediction:
-    ids that much of every row's answer is expected to repeat, for the drafter "prediction". structured_outputs: a grammar that
-    every row keeps to, as in `SamplingParams`; it needs `target_tokenizer`.
+    drafter: a method name ("ngram", "none"), a speculative_config mapping, a transformers model
+    that drafts, or a Drafter of your own. speculative_config: length and rule beside a model or a
+    Drafter. target_tokenizer, drafter_tokenizer: for a model that drafts with a tokenizer of its
+    own (transformers keeps `tokenizer` and `assistant_tokenizer` to itself). prediction: ids that
+    much of every row's answer is expected to repeat, for the drafter "prediction".
+    structured_outputs: a grammar that every row keeps to, as in `SamplingParams`; it needs
+    `target_tokenizer`.
 
-    Returns the tensor transformers would: prompts with what follows, rows filled up with the padding id; greedy decoding gives
-    the same ids. Sampling draws its seed from torch's global generator, so `torch.manual_seed` replays it.
+    Returns the tensor transformers would: prompts with what follows, rows filled up with the
+    padding id; greedy decoding gives the same ids. Sampling draws its seed from torch's global
+    generator, so `torch.manual_seed` replays it.
 
-    Rows run together, each without its padding and with its own acceptance. A cache of the caller's is neither read nor
-    written: it stays as it was given. A row ends at the model's context limit at the latest. UsageError names what is not
-    supported, before any pass."""
+    Rows run together, each without its padding and with its own acceptance. A cache of the caller's
+    is neither read nor written: it stays as it was given. A row ends at the model's context limit
+    at the latest. UsageError names what is not supported, before any pass."""
     outer = asked.outer_arguments()
     streamer = streamer if streamer is not None else outer.get("streamer")
     if outer.get("assistant_model") is not None:
-        raise UsageError("assistant_model is transformers' own way to draft; give the model as drafter=")
+        raise UsageError(
+            "assistant_model is transformers' own way to draft; give the model as drafter="
+        )
     if synced_gpus or outer.get("synced_gpus"):
         raise UsageError("synced_gpus=True is not supported with custom_generate; leave it out")
     asked.check_config(generation_config)
@@ -88,7 +96,14 @@ def generate(
         tokenizers = (None if for_grammar else target_tokenizer, drafter_tokenizer)
         decoder_of = partial(_decoder, drafter, speculative_config, tokenizers)
         job = _Job(
-            *(model, decoder_of, logits_processor or (), stopping_criteria or (), generation_config, batch),
+            *(
+                model,
+                decoder_of,
+                logits_processor or (),
+                stopping_criteria or (),
+                generation_config,
+                batch,
+            ),
             prediction=prediction,
             grammar_of=partial(_grammar, structured_outputs, target_tokenizer),
         )
@@ -123,19 +138,30 @@ class _Job:
         self._samples = config.num_return_sequences or 1
         self._greedy = not config.do_sample
         self._others = other_criteria(criteria)
-        self._limit = max(1, max_length(criteria, config) - len(batch[0].padding) - len(batch[0].prompt))
+        self._limit = max(
+            1, max_length(criteria, config) - len(batch[0].padding) - len(batch[0].prompt)
+        )
         if len(batch) > 1 and self._others and config._pad_token_tensor is None:
-            raise UsageError("rows may end at different lengths: a batch with stopping criteria needs a pad_token_id")
+            raise UsageError(
+                "rows may end at different lengths: a batch with stopping criteria needs "
+                "a pad_token_id"
+            )
 
-    def run(self, input_ids: torch.Tensor, streamer: Any) -> tuple[list[list[int]], tuple[Statistics, ...]]:
+    def run(
+        self, input_ids: torch.Tensor, streamer: Any
+    ) -> tuple[list[list[int]], tuple[Statistics, ...]]:
         """The new ids of each row, and its statistics."""
         seed = 0 if self._greedy else int(torch.randint(2**SEED_BITS, ()))
-        engine = Engine(self._decoder.target, self._decoder.speculation, max_num_seqs=len(self._batch))
+        engine = Engine(
+            self._decoder.target, self._decoder.speculation, max_num_seqs=len(self._batch)
+        )
         results: dict[int, Result] = {}
         try:
             numbers = {
                 engine.add_request(
-                    self._request(number, seed), on_round=_put(streamer), stopper=self._stopper(row, input_ids.device)
+                    self._request(number, seed),
+                    on_round=_put(streamer),
+                    stopper=self._stopper(row, input_ids.device),
                 ): number
                 for number, row in enumerate(self._batch)
             }
@@ -153,7 +179,9 @@ class _Job:
         """The request of a row: rows of one prompt are texts of one stream."""
         row = self._batch[number]
         copies = sum(other.prompt == row.prompt for other in self._batch[:number])
-        return replace(self._decoder.request(row.prompt, self._params(row, number, seed)), first_index=copies)
+        return replace(
+            self._decoder.request(row.prompt, self._params(row, number, seed)), first_index=copies
+        )
 
     def _params(self, row: asked.Row, number: int, seed: int) -> SamplingParams:
         params = row_params(
@@ -171,35 +199,52 @@ class _Job:
     def _stopper(self, row: asked.Row, device: torch.device) -> CriteriaStopper:
         room = self._decoder.target.max_length
         limit = self._limit if room is None else min(self._limit, room - len(row.prompt))
-        return CriteriaStopper(row, eos=self._eos, limit=limit, criteria=self._others, device=device)
+        return CriteriaStopper(
+            row, eos=self._eos, limit=limit, criteria=self._others, device=device
+        )
 
 
-def _grammar(asked_for: Mapping[str, Any] | None, tokenizer: Any, target: HFModel) -> Grammar | None:
+def _grammar(
+    asked_for: Mapping[str, Any] | None, tokenizer: Any, target: HFModel
+) -> Grammar | None:
     """The grammar of structured outputs for this target."""
     if asked_for is None:
         return None
     wanted = StructuredOutputs.from_dict(asked_for)
     if tokenizer is None:
-        raise UsageError("structured_outputs needs target_tokenizer, which says how the grammar is spelled in token ids")
+        raise UsageError(
+            "structured_outputs needs target_tokenizer, which says how the grammar is "
+            "spelled in token ids"
+        )
     from draftproof.grammars.guidance import compile_grammar
 
-    return compile_grammar(wanted, tokenizer, vocab_size=target.vocab_size, eos_token_ids=target.eos_token_ids)
+    return compile_grammar(
+        wanted, tokenizer, vocab_size=target.vocab_size, eos_token_ids=target.eos_token_ids
+    )
 
 
 def _decoder(
     drafter: Any, config: Mapping[str, Any] | None, tokenizers: tuple[Any, Any], target: HFModel
 ) -> SpeculativeDecoder:
-    """The decoder that `drafter` and `config` ask for. tokenizers: of target and drafter, for a model that drafts."""
+    """The decoder that `drafter` and `config` ask for. tokenizers: of target and drafter, for a
+    model that drafts."""
     if drafter is None:
-        raise UsageError("drafter is None; give a method name, a speculative_config, a model that drafts, or a Drafter")
+        raise UsageError(
+            "drafter is None; give a method name, a speculative_config, a model that "
+            "drafts, or a Drafter"
+        )
     if isinstance(drafter, Mapping) and config is not None:
         raise UsageError(
-            "drafter is a whole speculative_config; leave speculative_config= out, or give it a method name or a model"
+            "drafter is a whole speculative_config; leave speculative_config= out, or "
+            "give it a method name or a model"
         )
     if any(each is not None for each in tokenizers):
         return _across(drafter, config, tokenizers, target)
     if isinstance(drafter, torch.nn.Module) and (config or {}).get("use_heterogeneous_vocab"):
-        raise UsageError("use_heterogeneous_vocab needs both tokenizers: give target_tokenizer= and drafter_tokenizer=")
+        raise UsageError(
+            "use_heterogeneous_vocab needs both tokenizers: give target_tokenizer= and "
+            "drafter_tokenizer="
+        )
     if not isinstance(drafter, (str, Mapping)):
         draft = _wrap(drafter) if isinstance(drafter, torch.nn.Module) else drafter
         return SpeculativeDecoder(draft, target, speculative_config=config)
@@ -209,17 +254,28 @@ def _decoder(
     if wanted is not None and wanted.model is not None:
         from draftproof.models.load import load_model
 
-        draft = load_model(wanted.model, dtype=target.dtype, device=target.device, revision=wanted.revision)
+        draft = load_model(
+            wanted.model, dtype=target.dtype, device=target.device, revision=wanted.revision
+        )
     return SpeculativeDecoder(draft, target, speculative_config=parsed)
 
 
-def _across(drafter: Any, config: Mapping[str, Any] | None, tokenizers: tuple[Any, Any], target: HFModel) -> SpeculativeDecoder:
+def _across(
+    drafter: Any, config: Mapping[str, Any] | None, tokenizers: tuple[Any, Any], target: HFModel
+) -> SpeculativeDecoder:
     """The decoder of a model that drafts with a tokenizer of its own."""
     if any(each is None for each in tokenizers) or not isinstance(drafter, torch.nn.Module):
-        raise UsageError("target_tokenizer and drafter_tokenizer go together, beside a transformers model as drafter")
-    whole = {"method": "draft_model", "model": "drafter", "use_heterogeneous_vocab": True} | dict(config or {})
+        raise UsageError(
+            "target_tokenizer and drafter_tokenizer go together, beside a transformers "
+            "model as drafter"
+        )
+    whole = {"method": "draft_model", "model": "drafter", "use_heterogeneous_vocab": True} | dict(
+        config or {}
+    )
     target.tokenizer = tokenizers[0]
-    return SpeculativeDecoder(_wrap(drafter, tokenizers[1]), target, tokenizers[0], speculative_config=whole)
+    return SpeculativeDecoder(
+        _wrap(drafter, tokenizers[1]), target, tokenizers[0], speculative_config=whole
+    )
 
 
 def _wrap(module: Any, tokenizer: Any = None) -> HFModel:
@@ -230,8 +286,11 @@ def _wrap(module: Any, tokenizer: Any = None) -> HFModel:
 
 @contextmanager
 def _training_kept(*models: Any) -> Iterator[None]:
-    """Decoding is done in eval mode; afterwards every part of the models is in the mode it was in."""
-    parts = [part for model in models if isinstance(model, torch.nn.Module) for part in model.modules()]
+    """Decoding is done in eval mode; afterwards every part of the models is in the mode it was
+    in."""
+    parts = [
+        part for model in models if isinstance(model, torch.nn.Module) for part in model.modules()
+    ]
     was_training = [part for part in parts if part.training]
     try:
         yield
@@ -241,7 +300,8 @@ def _training_kept(*models: Any) -> Iterator[None]:
 
 
 def _put(streamer: Any) -> OnRound | None:
-    """Hands a round's tokens to the streamer one at a time, as transformers does; the prompt it has had already."""
+    """Hands a round's tokens to the streamer one at a time, as transformers does; the prompt it has
+    had already."""
     if streamer is None:
         return None
 
@@ -259,5 +319,7 @@ def _together(input_ids: torch.Tensor, texts: Sequence[Sequence[int]], config: A
     fill = 0 if padding is None else int(padding)
     new = torch.full((len(texts), longest), fill, dtype=input_ids.dtype, device=input_ids.device)
     for number, text in enumerate(texts):
-        new[number, : len(text)] = torch.tensor(text, dtype=input_ids.dtype, device=input_ids.device)
+        new[number, : len(text)] = torch.tensor(
+            text, dtype=input_ids.dtype, device=input_ids.device
+        )
     return torch.cat([input_ids, new], dim=1)

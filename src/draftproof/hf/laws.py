@@ -1,10 +1,11 @@
-"""transformers' prepared logits processors as `SamplingParams`: each applied once, in the order transformers gave them.
+"""transformers' prepared logits processors as `SamplingParams`: each applied once, in the order
+transformers gave them.
 
-The prepared list is all that counts: it holds what the generation config asks for and the caller's own processors, the
-caller's in the place of the config's where both are of one kind. Its known beginning (bias, repetition penalty, bad words,
-minimum lengths, suppressed tokens) and its known end (temperature, top-k, top-p, min-p) become fields, which are faster and
-let drafters leave out forbidden tokens. Whatever stands between runs as it is, one row at a time, on the padded row.
-"""
+The prepared list is all that counts: it holds what the generation config asks for and the caller's
+own processors, the caller's in the place of the config's where both are of one kind. Its known
+beginning (bias, repetition penalty, bad words, minimum lengths, suppressed tokens) and its known
+end (temperature, top-k, top-p, min-p) become fields, which are faster and let drafters leave out
+forbidden tokens. Whatever stands between runs as it is, one row at a time, on the padded row."""
 
 from __future__ import annotations
 
@@ -20,10 +21,18 @@ from draftproof.errors import UsageError
 from draftproof.hf.request import Row
 
 _REFUSED = {
-    "UnbatchedClassifierFreeGuidanceLogitsProcessor": "guidance needs passes of its own; leave guidance_scale out",
-    "EncoderRepetitionPenaltyLogitsProcessor": "it is for encoder-decoder models; use repetition_penalty",
-    "EncoderNoRepeatNGramLogitsProcessor": "it is for encoder-decoder models; use no_repeat_ngram_size",
-    "SynthIDTextWatermarkLogitsProcessor": "it remembers the calls made so far, and verification makes others; leave it out",
+    "UnbatchedClassifierFreeGuidanceLogitsProcessor": (
+        "guidance needs passes of its own; leave guidance_scale out"
+    ),
+    "EncoderRepetitionPenaltyLogitsProcessor": (
+        "it is for encoder-decoder models; use repetition_penalty"
+    ),
+    "EncoderNoRepeatNGramLogitsProcessor": (
+        "it is for encoder-decoder models; use no_repeat_ngram_size"
+    ),
+    "SynthIDTextWatermarkLogitsProcessor": (
+        "it remembers the calls made so far, and verification makes others; leave it out"
+    ),
 }
 _FRONT: tuple[type, ...] = (
     lp.SequenceBiasLogitsProcessor,
@@ -33,7 +42,12 @@ _FRONT: tuple[type, ...] = (
     lp.MinNewTokensLengthLogitsProcessor,
     lp.SuppressTokensLogitsProcessor,
 )
-_BACK: tuple[type, ...] = (lp.TemperatureLogitsWarper, lp.TopKLogitsWarper, lp.TopPLogitsWarper, lp.MinPLogitsWarper)
+_BACK: tuple[type, ...] = (
+    lp.TemperatureLogitsWarper,
+    lp.TopKLogitsWarper,
+    lp.TopPLogitsWarper,
+    lp.MinPLogitsWarper,
+)
 _AFTER: tuple[type, ...] = (
     lp.TopHLogitsWarper,
     lp.TypicalLogitsWarper,
@@ -53,9 +67,18 @@ def check_processors(processors: Sequence[Any]) -> None:
 
 
 def row_params(
-    processors: Sequence[Any], row: Row, number: int, *, samples: int, greedy: bool, max_tokens: int, eos: set[int], seed: int
+    processors: Sequence[Any],
+    row: Row,
+    number: int,
+    *,
+    samples: int,
+    greedy: bool,
+    max_tokens: int,
+    eos: set[int],
+    seed: int,
 ) -> SamplingParams:
-    """The parameters of row `number`. samples: rows in a line with the same prompt. eos: the ids that end a text."""
+    """The parameters of row `number`. samples: rows in a line with the same prompt. eos: the ids
+    that end a text."""
     padded = len(row.padding) + len(row.prompt)
     if processors and type(processors[-1]) is lp.LogitNormalization:  # a law is normalised anyway
         processors = processors[:-1]
@@ -76,8 +99,11 @@ def row_params(
     )
 
 
-def _split_front(processors: list[Any], row: Row, number: int, eos: set[int]) -> tuple[list[Any], list[Any]]:
-    """The longest beginning that fields can express, each kind once and in the order the fields are applied."""
+def _split_front(
+    processors: list[Any], row: Row, number: int, eos: set[int]
+) -> tuple[list[Any], list[Any]]:
+    """The longest beginning that fields can express, each kind once and in the order the fields are
+    applied."""
     taken = 0
     last = -1
     for processor in processors:
@@ -91,7 +117,10 @@ def _split_front(processors: list[Any], row: Row, number: int, eos: set[int]) ->
 def _is_plain(processor: Any, row: Row, number: int, eos: set[int]) -> bool:
     """Whether a field means the same as this processor does."""
     if type(processor) is lp.SequenceBiasLogitsProcessor:
-        return all(len(sequence) == 1 and bias < math.inf for sequence, bias in processor.sequence_bias.items())
+        return all(
+            len(sequence) == 1 and bias < math.inf
+            for sequence, bias in processor.sequence_bias.items()
+        )
     if type(processor) is lp.RepetitionPenaltyLogitsProcessor:
         return _ignored(processor, number) == len(row.padding)
     if type(processor) in (lp.MinLengthLogitsProcessor, lp.MinNewTokensLengthLogitsProcessor):
@@ -110,7 +139,9 @@ def _ignored(processor: Any, number: int) -> int:
 def _read_front(processor: Any, fields: dict[str, Any], padded: int) -> None:
     kind = type(processor)
     if kind is lp.SequenceBiasLogitsProcessor:
-        fields["logit_bias"] = {sequence[0]: bias for sequence, bias in processor.sequence_bias.items()}
+        fields["logit_bias"] = {
+            sequence[0]: bias for sequence, bias in processor.sequence_bias.items()
+        }
     elif kind is lp.RepetitionPenaltyLogitsProcessor:
         fields["repetition_penalty"] = processor.penalty
     elif kind is lp.NoBadWordsLogitsProcessor:
@@ -125,9 +156,11 @@ def _read_front(processor: Any, fields: dict[str, Any], padded: int) -> None:
 
 
 def _split_back(processors: list[Any]) -> tuple[list[Any], list[Any], list[Any]]:
-    """(before, fields can express these, after): the last run of known warpers in the order the fields are applied.
+    """(before, fields can express these, after): the last run of known warpers in the order the
+    fields are applied.
 
-    What comes after a field sees scores up to a constant, so only truncations may; else everything runs as it is."""
+    What comes after a field sees scores up to a constant, so only truncations may; else everything
+    runs as it is."""
     known = [_BACK.index(type(p)) if type(p) in _BACK and _keeps_one(p) else -1 for p in processors]
     end = max((i + 1 for i, place in enumerate(known) if place >= 0), default=0)
     if end == 0 or any(type(p) not in _AFTER for p in processors[end:]):
@@ -139,7 +172,10 @@ def _split_back(processors: list[Any]) -> tuple[list[Any], list[Any], list[Any]]
 
 
 def _keeps_one(warper: Any) -> bool:
-    return getattr(warper, "min_tokens_to_keep", 1) == 1 and getattr(warper, "filter_value", -math.inf) == -math.inf
+    return (
+        getattr(warper, "min_tokens_to_keep", 1) == 1
+        and getattr(warper, "filter_value", -math.inf) == -math.inf
+    )
 
 
 def _read_back(warper: Any, fields: dict[str, Any]) -> None:
@@ -155,17 +191,23 @@ def _read_back(warper: Any, fields: dict[str, Any]) -> None:
 
 
 def _for_row(processor: Any, row: Row, number: int, samples: int) -> Callable[..., Any]:
-    """The processor as it acts on this row alone, seeing the padding that transformers would show it."""
+    """The processor as it acts on this row alone, seeing the padding that transformers would show
+    it."""
     if type(processor) is lp.RepetitionPenaltyLogitsProcessor:
-        processor = lp.RepetitionPenaltyLogitsProcessor(processor.penalty, _ignored(processor, number))
+        processor = lp.RepetitionPenaltyLogitsProcessor(
+            processor.penalty, _ignored(processor, number)
+        )
     elif type(processor) is lp.PrefixConstrainedLogitsProcessor:
         allowed = processor._prefix_allowed_tokens_fn
-        processor = lp.PrefixConstrainedLogitsProcessor(lambda _, ids: allowed(number // samples, ids), 1)
+        processor = lp.PrefixConstrainedLogitsProcessor(
+            lambda _, ids: allowed(number // samples, ids), 1
+        )
     return PaddedProcessor(processor, row.padding) if row.padding else processor
 
 
 class PaddedProcessor:
-    """`processor` on the row as it stands in the batch: its padding first, then what is asked about."""
+    """`processor` on the row as it stands in the batch: its padding first, then what is asked
+    about."""
 
     def __init__(self, processor: Callable[..., Any], padding: Sequence[int]) -> None:
         self.processor, self._padding = processor, torch.tensor([list(padding)])

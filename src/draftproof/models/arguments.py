@@ -1,4 +1,5 @@
-"""What a module's forward is given beside the tokens, by what its signature takes and by the kinds of its layers."""
+"""What a module's forward is given beside the tokens, by what its signature takes and by the kinds
+of its layers."""
 
 from __future__ import annotations
 
@@ -14,8 +15,9 @@ from draftproof.models.layout import blank_mask
 
 
 class ForwardArguments:
-    """Made once for a module. takes_rows: whether its forward can leave out logits that nobody wants. takes_positions: whether
-    it is told where tokens stand, or counts them by what the cache holds."""
+    """Made once for a module. takes_rows: whether its forward can leave out logits that nobody
+    wants. takes_positions: whether it is told where tokens stand, or counts them by what the cache
+    holds."""
 
     def __init__(self, module: Any, kinds: Sequence[LayerKind]) -> None:
         parameters = inspect.signature(module.forward).parameters
@@ -26,11 +28,19 @@ class ForwardArguments:
         self._kinds = kinds
         self._attends = any(kind.attention != "none" for kind in kinds)
 
-    def of(self, current: Pass, positions: torch.Tensor, rows: int | list[int], hidden: bool) -> dict[str, Any]:
+    def of(
+        self, current: Pass, positions: torch.Tensor, rows: int | list[int], hidden: bool
+    ) -> dict[str, Any]:
         """The keyword arguments of a forward over `current`."""
         mask = self._mask(current, positions)
-        current.given = [one for one in (mask.values() if isinstance(mask, dict) else [mask]) if one is not None]
-        arguments: dict[str, Any] = {self._cache: current, "use_cache": True, "attention_mask": mask}
+        current.given = [
+            one for one in (mask.values() if isinstance(mask, dict) else [mask]) if one is not None
+        ]
+        arguments: dict[str, Any] = {
+            self._cache: current,
+            "use_cache": True,
+            "attention_mask": mask,
+        }
         if self.takes_positions:
             arguments["position_ids"] = positions[None]
         if self.takes_rows:
@@ -39,17 +49,24 @@ class ForwardArguments:
             arguments["output_hidden_states"] = True
         return arguments
 
-    def _mask(self, current: Pass, positions: torch.Tensor) -> torch.Tensor | dict[str, torch.Tensor | None] | None:
-        """One 4-D mask; a dict by layer type where layers differ; None without attention, or where the model makes its own.
+    def _mask(
+        self, current: Pass, positions: torch.Tensor
+    ) -> torch.Tensor | dict[str, torch.Tensor | None] | None:
+        """One 4-D mask; a dict by layer type where layers differ; None without attention, or where
+        the model makes its own.
 
-        Our own attention takes masks from the pass, and what the model is given only keeps it from making others; `eager`
-        attention reads these."""
+        Our own attention takes masks from the pass, and what the model is given only keeps it from
+        making others; `eager` attention reads these."""
         if not self._attends:
             return None
         if len(current.segments) > 1:
             return torch.zeros(1, 1, 1, 1, device=positions.device)
         segment = current.segments[0]
-        groups = {segment.cache.part_of[i] for i, kind in enumerate(self._kinds) if kind.attention != "none"}
+        groups = {
+            segment.cache.part_of[i]
+            for i, kind in enumerate(self._kinds)
+            if kind.attention != "none"
+        }
         if len(groups) == 1:
             mask = segment.masks[groups.pop()]
             return None if mask is None else mask[None, None]

@@ -1,10 +1,12 @@
-"""The attention of our passes: every sequence over its own cache and by its own mask, grouped heads without copies.
+"""The attention of our passes: every sequence over its own cache and by its own mask, grouped heads
+without copies.
 
-transformers' `sdpa` repeats keys and values for every query head of a group, so a pass copies the cache it reads. Registered
-here is an attention function that lays the query heads of a group side by side as rows instead, which is the same product over
-a view. (Measured on one CPU core, 1,000 tokens of context, SmolLM2's shapes in bf16: 1.3 ms -> 0.12 ms a layer for one token,
-0.54 -> 0.23 for eight.) It also lets several sequences share a pass: each reads its own cache, nothing is padded.
-"""
+transformers' `sdpa` repeats keys and values for every query head of a group, so a pass copies the
+cache it reads. Registered here is an attention function that lays the query heads of a group side
+by side as rows instead, which is the same product over a view. (Measured on one CPU core, 1,000
+tokens of context, SmolLM2's shapes in bf16: 1.3 ms -> 0.12 ms a layer for one token, 0.54 -> 0.23
+for eight.) It also lets several sequences share a pass: each reads its own cache, nothing is
+padded."""
 
 from __future__ import annotations
 
@@ -35,16 +37,19 @@ def grouped_attention(
     scaling: float | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
-    """What transformers calls in every layer: query [1, heads, n, width] over the caches of the current pass.
+    """What transformers calls in every layer: query [1, heads, n, width] over the caches of the
+    current pass.
 
-    Outside a pass of ours, with an option this does not know, or with a mask that the model made out of ours (or of nothing),
-    it is transformers' `sdpa`."""
+    Outside a pass of ours, with an option this does not know, or with a mask that the model made
+    out of ours (or of nothing), it is transformers' `sdpa`."""
     current = _current_pass.get()
     if current is not None:
         current.num_attended += 1
     special = kwargs.get("position_bias") is not None or kwargs.get("softcap") is not None
     if current is None or special or not current.gave(attention_mask):
-        output, _ = sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **kwargs)
+        output, _ = sdpa_attention_forward(
+            module, query, key, value, attention_mask, scaling=scaling, **kwargs
+        )
         return output, None
     layer = getattr(module, "layer_idx", None)
     layer = current.layer if layer is None else layer
@@ -57,13 +62,20 @@ def grouped_attention(
 
 
 def _attend(
-    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, segment: Segment, layer: int, scaling: float | None
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    segment: Segment,
+    layer: int,
+    scaling: float | None,
 ) -> torch.Tensor:
     """Attention [1, heads, n, width] of one sequence's new tokens over its own cache."""
     heads, num_tokens = query.shape[1:3]
     group = heads // keys.shape[1]
     if num_tokens > 1 and segment.mask(layer) is None:
-        return scaled_dot_product_attention(query, keys, values, is_causal=True, scale=scaling, enable_gqa=group > 1)
+        return scaled_dot_product_attention(
+            query, keys, values, is_causal=True, scale=scaling, enable_gqa=group > 1
+        )
     rows = query.reshape(1, keys.shape[1], group * num_tokens, query.shape[-1])
     mask = segment.mask_for(layer, group, query.device)
     output = scaled_dot_product_attention(rows, keys, values, attn_mask=mask, scale=scaling)
@@ -72,7 +84,8 @@ def _attend(
 
 @contextmanager
 def attending(current: Pass, configs: Iterable[Any]) -> Iterator[None]:
-    """Let `current` be read by `grouped_attention` in the models of `configs` that run `sdpa`; their configs are restored.
+    """Let `current` be read by `grouped_attention` in the models of `configs` that run `sdpa`;
+    their configs are restored.
 
     Another thread that runs the same model meanwhile gets `sdpa` by another name."""
     changed = [config for config in configs if config._attn_implementation == "sdpa"]

@@ -1,4 +1,5 @@
-"""What lies in a checkpoint beside the language model: drafters and extra layers, named instead of silently left out."""
+"""What lies in a checkpoint beside the language model: drafters and extra layers, named instead of
+silently left out."""
 
 from __future__ import annotations
 
@@ -9,7 +10,12 @@ from typing import Any
 
 from draftproof.errors import UnsupportedModelError
 
-EXTRA_LAYERS = ("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers", "mtp_num_layers")
+EXTRA_LAYERS = (
+    "num_nextn_predict_layers",
+    "num_mtp_layers",
+    "mtp_num_hidden_layers",
+    "mtp_num_layers",
+)
 """Config keys that count multi-token-prediction layers."""
 
 TENSORS = {
@@ -27,22 +33,30 @@ DRAFTERS = {
     "dflash": "a DFlash drafter",
     "draft_model": "a drafter",
 }
-"""What a config can be instead of a language model, by pieces of its model type and architectures."""
+"""What a config can be instead of a language model, by pieces of its model type and
+architectures."""
 
 
 def refuse_drafter(name: str, config: dict[str, Any]) -> None:
-    """Raise UnsupportedModelError when a folder's config.json describes a drafter and not a language model."""
-    words = [config.get("model_type"), config.get("speculators_model_type"), *(config.get("architectures") or ())]
+    """Raise UnsupportedModelError when a folder's config.json describes a drafter and not a
+    language model."""
+    words = [
+        config.get("model_type"),
+        config.get("speculators_model_type"),
+        *(config.get("architectures") or ()),
+    ]
     said = " ".join(str(word).lower() for word in words if word)
     for piece, what in DRAFTERS.items():
         if piece in said:
             raise UnsupportedModelError(
-                f"{name} holds {what}, which drafts for a language model and is none itself: name the model it was trained for"
+                f"{name} holds {what}, which drafts for a language model and is none "
+                "itself: name the model it was trained for"
             )
 
 
 def extras(config: Any, place: str) -> tuple[str, ...]:
-    """One sentence for every drafter or extra layer that comes inside the checkpoint at `place` and is not used."""
+    """One sentence for every drafter or extra layer that comes inside the checkpoint at `place` and
+    is not used."""
     notes = []
     tensors = tensor_names(Path(place))
     count = next((n for key in EXTRA_LAYERS if (n := _count(config, key))), 0)
@@ -52,7 +66,10 @@ def extras(config: Any, place: str) -> tuple[str, ...]:
             found = list(_beyond(tensors, getattr(config, "num_hidden_layers", None)))
         told = f"{count} {what}" if what.startswith("multi") and count else what
         if found:
-            notes.append(f"the checkpoint also holds {told} ({len(found)} tensors, such as {found[0]}); they are not used")
+            notes.append(
+                f"the checkpoint also holds {told} ({len(found)} tensors, such as "
+                f"{found[0]}); they are not used"
+            )
         elif what.startswith("multi") and count:
             notes.append(f"the model was made with {told}; they are not used")
     return tuple(notes)
@@ -74,7 +91,8 @@ def _beyond(tensors: Iterable[str], num_layers: int | None) -> Iterable[str]:
 
 
 def tensor_names(folder: Path) -> list[str]:
-    """Names of all tensors of a local checkpoint in safetensors, read from its index or headers; [] for anything else."""
+    """Names of all tensors of a local checkpoint in safetensors, read from its index or headers; []
+    for anything else."""
     index = folder / "model.safetensors.index.json"
     if index.is_file():
         return sorted(json.loads(index.read_text(encoding="utf-8")).get("weight_map", {}))

@@ -1,4 +1,5 @@
-"""GGUF files, converted once: dequantised to a safetensors folder in the user's cache that loads in seconds afterwards."""
+"""GGUF files, converted once: dequantised to a safetensors folder in the user's cache that loads in
+seconds afterwards."""
 
 from __future__ import annotations
 
@@ -17,14 +18,16 @@ from typing import Any
 from draftproof.errors import UsageError
 
 FORM = 2
-"""Of what a conversion writes; those of another form are made anew. 1 took parts of a model, and all as bf16."""
+"""Of what a conversion writes; those of another form are made anew. 1 took parts of a model, and
+all as bf16."""
 
 PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
 """How llama.cpp names the parts of a split file."""
 
 
 def cache_folder() -> Path:
-    """Where draftproof keeps models: the environment variable DRAFTPROOF_CACHE, or ~/.cache/draftproof."""
+    """Where draftproof keeps models: the environment variable DRAFTPROOF_CACHE, or
+    ~/.cache/draftproof."""
     return Path(os.environ.get("DRAFTPROOF_CACHE") or Path.home() / ".cache" / "draftproof")
 
 
@@ -34,7 +37,8 @@ def note(text: str) -> None:
 
 
 def converted_gguf(file: Path) -> Path:
-    """The safetensors folder of a GGUF file; made on first use, keyed by the file's place, size and time of change."""
+    """The safetensors folder of a GGUF file; made on first use, keyed by the file's place, size and
+    time of change."""
     status = file.stat()
     facts = f"{FORM}|{file.resolve()}|{status.st_size}|{status.st_mtime_ns}"
     key = hashlib.sha256(facts.encode()).hexdigest()[:16]
@@ -49,15 +53,18 @@ def is_model_folder(folder: Path) -> bool:
 
 
 def convert_gguf(file: Path, folder: Path) -> None:
-    """Write `file` as a model folder (safetensors, tokenizer with its chat template, generation config) at `folder`.
+    """Write `file` as a model folder (safetensors, tokenizer with its chat template, generation
+    config) at `folder`.
 
-    The folder appears whole or not at all. Weights keep the file's own float type; dequantised numbers, which stem from four to
-    eight bits, are bf16, so that every later load works on the same weights whatever its dtype. UsageError when the file
-    cannot be read as a whole model: a part of a split one, tensors that are missing."""
+    The folder appears whole or not at all. Weights keep the file's own float type; dequantised
+    numbers, which stem from four to eight bits, are bf16, so that every later load works on the
+    same weights whatever its dtype. UsageError when the file cannot be read as a whole model: a
+    part of a split one, tensors that are missing."""
     part = PART.search(file.name)
     if part is not None and int(part[2]) > 1:
         raise UsageError(
-            f"{file} is part {int(part[1])} of {int(part[2])} of a split GGUF file, and only whole files are read: join the"
+            f"{file} is part {int(part[1])} of {int(part[2])} of a split GGUF file, and "
+            "only whole files are read: join the"
             f" parts with llama.cpp's `llama-gguf-split --merge {file.name} WHOLE.gguf`"
         )
     with open(file, "rb") as start:
@@ -69,7 +76,10 @@ def convert_gguf(file: Path, folder: Path) -> None:
             return
         if alone:
             remove_left_overs(folder)
-        note(f"converting {file.name} to safetensors in {folder.parent}, once; this takes a minute or a few")
+        note(
+            f"converting {file.name} to safetensors in {folder.parent}, once; this takes "
+            "a minute or a few"
+        )
         with atomic_folder(folder) as work:
             try:
                 with no_progress_bars():
@@ -85,7 +95,8 @@ def convert_gguf(file: Path, folder: Path) -> None:
 
 @contextmanager
 def one_at_a_time(parent: Path) -> Iterator[bool]:
-    """Wait until no other process converts into `parent`. False where the system cannot tell: then several may."""
+    """Wait until no other process converts into `parent`. False where the system cannot tell: then
+    several may."""
     try:
         place = _locked(parent)
     except (ImportError, OSError):  # Windows, or a file system without locks
@@ -98,7 +109,8 @@ def one_at_a_time(parent: Path) -> Iterator[bool]:
 
 
 def _locked(folder: Path) -> int:
-    """A descriptor that holds the lock of `folder` until it is closed, by the end of the process at the latest."""
+    """A descriptor that holds the lock of `folder` until it is closed, by the end of the process at
+    the latest."""
     import fcntl
 
     place = os.open(folder, os.O_RDONLY)
@@ -122,7 +134,8 @@ def remove_left_overs(folder: Path) -> None:
 
 @contextmanager
 def atomic_folder(folder: Path) -> Iterator[Path]:
-    """A temporary folder beside `folder` that takes its place when the block succeeds, and is removed when it fails."""
+    """A temporary folder beside `folder` that takes its place when the block succeeds, and is
+    removed when it fails."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
@@ -151,7 +164,9 @@ def no_progress_bars() -> Iterator[None]:
 
     was_enabled, bar = logging.is_progress_bar_enabled(), getattr(gguf, "tqdm", None)
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    vars(gguf)["tqdm"] = logging.tqdm  # its own bar asks nobody whether it may be drawn; this one does
+    vars(gguf)["tqdm"] = (
+        logging.tqdm
+    )  # its own bar asks nobody whether it may be drawn; this one does
     try:
         yield
     finally:
@@ -166,7 +181,9 @@ def _read_gguf(file: Path) -> tuple[Any, Any]:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     options: dict[str, Any] = {"gguf_file": file.name, "dtype": getattr(torch, _float_type(file))}
-    if hasattr(transformers, "GgufConfig"):  # without it the weights stay packed, need a kernel from a hub and cannot be saved
+    if hasattr(
+        transformers, "GgufConfig"
+    ):  # without it the weights stay packed, need a kernel from a hub and cannot be saved
         options["quantization_config"] = transformers.GgufConfig(dequantize=True)
     models: Any = AutoModelForCausalLM
     module, found = models.from_pretrained(str(file.parent), output_loading_info=True, **options)
@@ -175,11 +192,14 @@ def _read_gguf(file: Path) -> tuple[Any, Any]:
 
 
 def _float_type(file: Path) -> str:
-    """The widest float type that matrices of the file are stored in; bfloat16 where some are quantised."""
+    """The widest float type that matrices of the file are stored in; bfloat16 where some are
+    quantised."""
     from gguf import GGMLQuantizationType as Kind
     from gguf import GGUFReader
 
-    kinds = {tensor.tensor_type for tensor in GGUFReader(str(file)).tensors if len(tensor.shape) > 1}
+    kinds = {
+        tensor.tensor_type for tensor in GGUFReader(str(file)).tensors if len(tensor.shape) > 1
+    }
     if kinds - {Kind.F32, Kind.F16, Kind.BF16}:
         return "bfloat16"
     if Kind.F32 in kinds:
@@ -188,7 +208,8 @@ def _float_type(file: Path) -> str:
 
 
 def require_all(place: str | Path, missing: Iterable[str]) -> None:
-    """Raise UsageError with the names of tensors that a checkpoint lacks, and that would be random numbers."""
+    """Raise UsageError with the names of tensors that a checkpoint lacks, and that would be random
+    numbers."""
     names = sorted(missing)
     if names:
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
@@ -200,6 +221,10 @@ def _tie_equal_layers(module: Any) -> None:
     import torch
 
     embedding, output = module.get_input_embeddings().weight, module.get_output_embeddings().weight
-    if embedding is not output and embedding.shape == output.shape and torch.equal(embedding, output):
+    if (
+        embedding is not output
+        and embedding.shape == output.shape
+        and torch.equal(embedding, output)
+    ):
         module.config.tie_word_embeddings = True
         module.tie_weights()

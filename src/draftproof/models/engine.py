@@ -12,7 +12,8 @@ from draftproof.models.convert import note
 ENGINES = ("auto", "torch", "openvino")
 
 AUTO_TAKES_OPENVINO = False
-"""Whether "auto" takes OpenVINO where it can. Not yet: it would change the text that a seed gives in 16 bits."""
+"""Whether "auto" takes OpenVINO where it can. Not yet: it would change the text that a seed gives
+in 16 bits."""
 
 _OF_TORCH = ("device_map", "trust_remote_code", "attn_implementation", "pack_weights")
 
@@ -28,9 +29,10 @@ def load_engine(
 ) -> Any:
     """A model by name, run by `engine`; other options as in `draftproof.models.load.load_model`.
 
-    "openvino" runs on the CPU, and refuses by name what it cannot carry over. "auto" takes it on a CPU when the extra is
-    installed and the model converts (see AUTO_TAKES_OPENVINO), torch otherwise, with a note. quantization: "int8" or "int4"
-    rounds the weights, which OpenVINO alone does. UsageError for an engine that is not known."""
+    "openvino" runs on the CPU, and refuses by name what it cannot carry over. "auto" takes it on a
+    CPU when the extra is installed and the model converts (see AUTO_TAKES_OPENVINO), torch
+    otherwise, with a note. quantization: "int8" or "int4" rounds the weights, which OpenVINO alone
+    does. UsageError for an engine that is not known."""
     wanted = {"engine": engine, "quantization": quantization}
     check_engine(engine, quantization)
     from draftproof.models.load import load_model
@@ -52,18 +54,23 @@ def load_engine(
 
 
 def check_engine(engine: str, quantization: str | None = None) -> None:
-    """UsageError for an engine that is not known, or that does not round weights; nothing is loaded."""
+    """UsageError for an engine that is not known, or that does not round weights; nothing is
+    loaded."""
     if engine not in ENGINES:
         raise UsageError(f"engine {engine!r} is not known; use {', '.join(ENGINES)}")
     if quantization is not None and engine == "torch":
-        raise UsageError(f"quantization {quantization!r} rounds weights for engine 'openvino'; engine is 'torch'")
+        raise UsageError(
+            f"quantization {quantization!r} rounds weights for engine 'openvino'; engine is 'torch'"
+        )
     if engine == "openvino" or quantization is not None:
         from draftproof.models.openvino.load import require_openvino
 
         require_openvino(quantization)
 
 
-def _why_torch(wanted: dict[str, Any], dtype: Any, device: Any, options: dict[str, Any]) -> str | None:
+def _why_torch(
+    wanted: dict[str, Any], dtype: Any, device: Any, options: dict[str, Any]
+) -> str | None:
     """Why torch has to run the model, or None where OpenVINO may."""
     from draftproof.models.load import choose_device
 

@@ -19,10 +19,15 @@ def is_chain(parents: Sequence[int] | None) -> bool:
 def check_parents(parents: Sequence[int], num_tokens: int) -> None:
     """Raise UsageError unless there is one parent a token, each -1 or an earlier token."""
     if len(parents) != num_tokens:
-        raise UsageError(f"parents has {len(parents)} entries for {num_tokens} tokens; it needs one for each token")
+        raise UsageError(
+            f"parents has {len(parents)} entries for {num_tokens} tokens; it needs one "
+            "for each token"
+        )
     for node, parent in enumerate(parents):
         if not -1 <= parent < node:
-            raise UsageError(f"parents[{node}] is {parent}; a parent is -1 or an earlier token (below {node})")
+            raise UsageError(
+                f"parents[{node}] is {parent}; a parent is -1 or an earlier token (below {node})"
+            )
 
 
 def ancestors(parents: Sequence[int]) -> torch.Tensor:
@@ -36,8 +41,9 @@ def ancestors(parents: Sequence[int]) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Layout:
-    """start: tokens already read. count: tokens of the pass. parents: None for a chain, else as in `Step`.
-    settled: how many of the pass's tokens are not expected to be rolled back (those before the first wanted row)."""
+    """start: tokens already read. count: tokens of the pass. parents: None for a chain, else as in
+    `Step`. settled: how many of the pass's tokens are not expected to be rolled back (those before
+    the first wanted row)."""
 
     start: int
     count: int
@@ -45,7 +51,9 @@ class Layout:
     settled: int = 0
 
     @classmethod
-    def of(cls, start: int, count: int, parents: Sequence[int] | None, rows: Sequence[int] | None) -> Layout:
+    def of(
+        cls, start: int, count: int, parents: Sequence[int] | None, rows: Sequence[int] | None
+    ) -> Layout:
         """The layout of a `Step` over `count` tokens; parents that form a chain become None."""
         settled = 0 if rows is None else min(rows, default=count)
         return cls(start, count, None if is_chain(parents) else parents, settled)
@@ -60,7 +68,10 @@ class Layout:
         return [self.start + depth for depth in depths]
 
 
-def blank_mask(rows: int, width: int, fill: float, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """[rows, width] full of `fill`, a view whose rows start at multiples of 8, as the fused kernels of a GPU want them."""
+def blank_mask(
+    rows: int, width: int, fill: float, dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """[rows, width] full of `fill`, a view whose rows start at multiples of 8, as the fused kernels
+    of a GPU want them."""
     padded = -(-width // 8) * 8
     return torch.full((rows, padded), fill, dtype=dtype, device=device)[:, :width]

@@ -1,4 +1,5 @@
-"""What this machine is and how fast it multiplies: versions, processor, threads, devices, and one measured product a dtype."""
+"""What this machine is and how fast it multiplies: versions, processor, threads, devices, and one
+measured product a dtype."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ PACKAGES = (
 )
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 WIDTH = 2048
-"""Rows and columns of the weight matrix that is multiplied: as much memory as a layer of a small model reads."""
+"""Rows and columns of the weight matrix that is multiplied: as much memory as a layer of a small
+model reads."""
 ROWS = (1, 8)
 """Tokens of the passes that are compared: a plain step, and a verification of seven drafts."""
 
@@ -45,7 +47,9 @@ def describe() -> dict[str, Any]:
         "platform": platform.platform(),
         "processor": _processor(),
         "cpus": os.cpu_count(),
-        "usable_cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "usable_cpus": len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count(),
         "threads": torch.get_num_threads(),
         "memory_bytes": _memory(),
         "devices": _devices(),
@@ -63,7 +67,9 @@ def _processor() -> str:
     """The processor's model name where the system tells it, else its architecture."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as lines:
-            return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+            return next(
+                line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")
+            )
     except (OSError, StopIteration):
         return platform.processor() or platform.machine()
 
@@ -76,8 +82,11 @@ def _memory() -> int | None:
 
 
 def _devices() -> list[dict[str, Any]]:
-    """The CPU and every GPU torch sees, with its memory and whether bf16 products run in hardware."""
-    found: list[dict[str, Any]] = [{"name": "cpu", "native_bfloat16": has_native_bfloat16(torch.device("cpu"))}]
+    """The CPU and every GPU torch sees, with its memory and whether bf16 products run in
+    hardware."""
+    found: list[dict[str, Any]] = [
+        {"name": "cpu", "native_bfloat16": has_native_bfloat16(torch.device("cpu"))}
+    ]
     for number in range(torch.cuda.device_count()):
         device = torch.device("cuda", number)
         properties = torch.cuda.get_device_properties(device)
@@ -93,10 +102,15 @@ def _devices() -> list[dict[str, Any]]:
 
 
 def dtype_speed(
-    device: torch.device, *, seconds: float = 0.3, tell: Tell | None = None, clock: Callable[[], float] = perf_counter
+    device: torch.device,
+    *,
+    seconds: float = 0.3,
+    tell: Tell | None = None,
+    clock: Callable[[], float] = perf_counter,
 ) -> list[dict[str, Any]]:
-    """For each dtype the median time of a product [n, WIDTH] x [WIDTH, WIDTH], for n of ROWS, in turns so that all share the
-    machine's moods: about `seconds` a dtype. A dtype this device cannot multiply has its error instead."""
+    """For each dtype the median time of a product [n, WIDTH] x [WIDTH, WIDTH], for n of ROWS, in
+    turns so that all share the machine's moods: about `seconds` a dtype. A dtype this device cannot
+    multiply has its error instead."""
     work = [(dtype, rows) for dtype in DTYPES for rows in ROWS]
     times: dict[tuple[torch.dtype, int], list[float]] = {key: [] for key in work}
     errors: dict[torch.dtype, str] = {}

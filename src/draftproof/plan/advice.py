@@ -1,4 +1,5 @@
-"""What a plan says in words: the best choice or none, the term that limits, what would have to change; the config to use."""
+"""What a plan says in words: the best choice or none, the term that limits, what would have to
+change; the config to use."""
 
 from __future__ import annotations
 
@@ -16,7 +17,11 @@ from draftproof.plan.predict import Choice
 
 NO_SCHEDULE = ("medusa", "suffix")
 """Methods of vLLM's that refuse lengths by batch size there."""
-_TERMS = {"draft": "drafting", "verify": "verifying more than one token", "outside": "work outside the forwards"}
+_TERMS = {
+    "draft": "drafting",
+    "verify": "verifying more than one token",
+    "outside": "work outside the forwards",
+}
 
 
 def headline(plan: Plan) -> str:
@@ -27,7 +32,8 @@ def headline(plan: Plan) -> str:
         return f"speculate with {name}, {best.shape}: {_speed(best)}"
     if top.speedup.point > 1:
         return (
-            f"do not speculate on this evidence: at best {_speed(top)} ({name}, {top.shape}), and the interval reaches below 1"
+            f"do not speculate on this evidence: at best {_speed(top)} ({name}, "
+            f"{top.shape}), and the interval reaches below 1"
         )
     return f"do not speculate: at best {top.speedup.point:.2f}x ({name}, {top.shape})"
 
@@ -46,13 +52,17 @@ def limits(choice: Choice, costs: Costs) -> str:
         said += f" and a draft step {costs.cost_ratio:.2f}"
     if extra < 0.05:
         return f"{said}; drafting and verifying are nearly free, so acceptance is what limits"
-    return f"{said}; of what a round costs beyond one step, {choice.shares[term] / extra:.0%} is {_TERMS[term]}"
+    return (
+        f"{said}; of what a round costs beyond one step, {choice.shares[term] / extra:.0%} "
+        f"is {_TERMS[term]}"
+    )
 
 
 def to_change(drafter: Foretold) -> str:
     """What would have to change for this drafter to pay: alpha at this cost, or cost at this alpha.
 
-    By the i.i.d. formula, scaled at each length to what was foretold there: it says "now" exactly where the plan does."""
+    By the i.i.d. formula, scaled at each length to what was foretold there: it says "now" exactly
+    where the plan does."""
     chains = [choice for choice in drafter.choices if choice.tree is None] or list(drafter.choices)
     lengths = np.array([choice.num_speculative_tokens for choice in chains])
     scale = np.array([choice.speedup.point / (choice.iid_speedup or np.nan) for choice in chains])
@@ -61,7 +71,9 @@ def to_change(drafter: Foretold) -> str:
     tokens = np.array([float(expected_tokens(drafter.alpha.point, int(k))) for k in lengths])
     cost = float(np.max((scale * tokens - verify) / lengths))
     name, alpha, ratio = drafter.candidate.short, drafter.alpha.point, drafter.costs.cost_ratio
-    said = f"for {name} to pay, " + ("no alpha is enough at this cost" if need is None else f"alpha must reach {need:.2f}")
+    said = f"for {name} to pay, " + (
+        "no alpha is enough at this cost" if need is None else f"alpha must reach {need:.2f}"
+    )
     said += f" (it is {alpha:.2f})"
     if ratio == 0:
         return said
@@ -78,27 +90,38 @@ def _why_not(drafter: Foretold) -> str:
         return f"none of the drafters of {name} pays often enough here"
     if top.speedup.point <= 1:
         return to_change(drafter)
-    return f"{name} may pay, at {_speed(top)}, but the interval reaches below 1: more prompts or a quieter machine narrow it"
+    return (
+        f"{name} may pay, at {_speed(top)}, but the interval reaches below 1: more prompts "
+        "or a quieter machine narrow it"
+    )
 
 
 def alpha_needed(lengths: Any, cost_ratio: float, verify: Any, scale: Any = 1.0) -> float | None:
-    """The smallest acceptance at which some length breaks even (to 0.001); None when not even 1 does. scale: by which the
-    formula's speedup is multiplied at each length."""
+    """The smallest acceptance at which some length breaks even (to 0.001); None when not even 1
+    does. scale: by which the formula's speedup is multiplied at each length."""
     grid = np.linspace(0, 1, 1001)
-    gains = scale * expected_speedup(grid[:, None], np.asarray(lengths)[None, :], cost_ratio, np.asarray(verify)[None, :])
+    gains = scale * expected_speedup(
+        grid[:, None], np.asarray(lengths)[None, :], cost_ratio, np.asarray(verify)[None, :]
+    )
     pays = np.flatnonzero(gains.max(axis=1) >= 1)
     return float(grid[pays[0]]) if len(pays) else None
 
 
 def speculative_config(config: SpeculativeConfig, choice: Choice) -> dict[str, Any]:
-    """The config of a choice, with vLLM's keys only where vLLM has the method; our engine takes them unchanged too. A tree is
-    draftproof's own key."""
-    found = {**config.as_dict(vllm=config.spec.vllm), "num_speculative_tokens": choice.num_speculative_tokens}
+    """The config of a choice, with vLLM's keys only where vLLM has the method; our engine takes
+    them unchanged too. A tree is draftproof's own key."""
+    found = {
+        **config.as_dict(vllm=config.spec.vllm),
+        "num_speculative_tokens": choice.num_speculative_tokens,
+    }
     return found if choice.tree is None else found | {"tree": list(choice.tree)}
 
 
-def scheduled_config(config: SpeculativeConfig, schedule: Sequence[Sequence[int]]) -> dict[str, Any] | None:
-    """The config of a schedule of lengths by batch size, in vLLM's form; None when no batch size drafts."""
+def scheduled_config(
+    config: SpeculativeConfig, schedule: Sequence[Sequence[int]]
+) -> dict[str, Any] | None:
+    """The config of a schedule of lengths by batch size, in vLLM's form; None when no batch size
+    drafts."""
     longest = max(length for _, _, length in schedule)
     found = {**config.as_dict(vllm=True), "num_speculative_tokens": longest}
     return found | {KEY: [list(entry) for entry in schedule]} if longest else None
@@ -115,12 +138,17 @@ def scheduled_headline(by_batch: Mapping[str, Any], name: str) -> str:
     return f"speculate with {name}: {', '.join(said)}"
 
 
-def vllm_note(config: SpeculativeConfig, choice: Choice | None = None, *, scheduled: bool = False) -> str | None:
+def vllm_note(
+    config: SpeculativeConfig, choice: Choice | None = None, *, scheduled: bool = False
+) -> str | None:
     """A sentence where vLLM cannot take the config; None where it can."""
     if not config.spec.vllm:
         return f"vLLM has no method {config.method!r}; the configuration is for draftproof"
     if scheduled and config.method in NO_SCHEDULE:
-        return f"vLLM takes no lengths by batch size for method {config.method!r}; the configuration is for draftproof"
+        return (
+            f"vLLM takes no lengths by batch size for method {config.method!r}; the "
+            "configuration is for draftproof"
+        )
     if choice is not None and choice.tree is not None:
         return "vLLM has no key for draft trees; the configuration is for draftproof"
     if config.rule:
@@ -133,29 +161,49 @@ def notes(plan: Plan) -> list[str]:
     top = plan.best or plan.choices[0]
     said = [limits(top, plan.of(top).costs)]
     if plan.best is None:
-        said += [_why_not(drafter) for drafter in plan.drafters if drafter.share_drafted > 0]  # else no alpha was seen
+        said += [
+            _why_not(drafter) for drafter in plan.drafters if drafter.share_drafted > 0
+        ]  # else no alpha was seen
     for drafter in plan.drafters:
         if drafter.share_drafted < 0.9:
             where = (
-                "drafts in {:.0%} of rounds" if drafter.candidate.chooses else "has something to propose at {:.0%} of positions"
+                "drafts in {:.0%} of rounds"
+                if drafter.candidate.chooses
+                else "has something to propose at {:.0%} of positions"
             )
             said.append(f"{drafter.candidate.short} {where.format(drafter.share_drafted)}")
-        chains = [choice.num_speculative_tokens for choice in drafter.choices if choice.tree is None and not choice.chosen]
+        chains = [
+            choice.num_speculative_tokens
+            for choice in drafter.choices
+            if choice.tree is None and not choice.chosen
+        ]
         if chains and max(drafter.asked, default=0) > max(chains):
             said.append(
-                f"{drafter.candidate.short} drafts a tree with a depth of its own: lengths above {max(chains)} are left out"
+                f"{drafter.candidate.short} drafts a tree with a depth of its own: "
+                f"lengths above {max(chains)} are left out"
             )
         busy = max(drafter.costs.spread(), drafter.costs.drift())
         if busy > 0.15:
-            said.append(f"timings spread by {busy:.0%} while {drafter.candidate.short} was measured: the machine was busy")
+            said.append(
+                f"timings spread by {busy:.0%} while {drafter.candidate.short} was "
+                "measured: the machine was busy"
+            )
     if plan.best is not None and plan.best.other_prompts["low"] < 1:
         others = plan.best.other_prompts
-        said.append(f"on other prompts of this kind it may be anything from {others['low']:.2f}x to {others['high']:.2f}x")
+        said.append(
+            f"on other prompts of this kind it may be anything from {others['low']:.2f}x "
+            f"to {others['high']:.2f}x"
+        )
     if any(choice.tree is not None for choice in plan.choices):
         said.append(
-            "sampled trees are foretold as rejection sampling verifies siblings; the rule traversal keeps as many or more"
+            "sampled trees are foretold as rejection sampling verifies siblings; the "
+            "rule traversal keeps as many or more"
         )
-    note = vllm_note(plan.of(top).candidate.config, plan.best) if plan.best and not plan.larger else None
+    note = (
+        vllm_note(plan.of(top).candidate.config, plan.best)
+        if plan.best and not plan.larger
+        else None
+    )
     return said + ([note] if note else []) + _evidence(plan)
 
 
@@ -163,9 +211,15 @@ def _evidence(plan: Plan) -> list[str]:
     tokens: Sequence[int] = [len(text.answer) for text in plan.texts]
     count = len({id(prompt) for prompt in plan.prompts})
     prompts = "1 prompt" if count == 1 else f"{count} prompts"
-    said = f"from {prompts} and {sum(tokens)} tokens; intervals hold 90% of runs on these prompts, batch {plan.batch}"
+    said = (
+        f"from {prompts} and {sum(tokens)} tokens; intervals hold 90% of runs on these "
+        f"prompts, batch {plan.batch}"
+    )
     if plan.batch > 1 or plan.larger:
         said += "; all sequences of a batch are taken to draft equally long"
     if any(not text.own and len(text.answer) == plan.params.max_tokens for text in plan.texts):
-        said += f"; answers that were given are read up to {plan.params.max_tokens} tokens, see --max-tokens"
+        said += (
+            f"; answers that were given are read up to {plan.params.max_tokens} tokens, see "
+            "--max-tokens"
+        )
     return [said]

@@ -1,8 +1,10 @@
-"""A drafter to plan with: whether it can be foretold, its traces on given texts, and what its rounds cost beyond passes.
+"""A drafter to plan with: whether it can be foretold, its traces on given texts, and what its
+rounds cost beyond passes.
 
-Two kinds. A draft model of the target's tokens, or a slice of the target, reads the texts (`forcing.py`). Everything else is
-replayed over them, round by round (`replay.py`), with what it wants to see of the target's passes. A method that has the target
-read tokens beside the draft is refused here: `bench` measures it.
+Two kinds. A draft model of the target's tokens, or a slice of the target, reads the texts
+(`forcing.py`). Everything else is replayed over them, round by round (`replay.py`), with what it
+wants to see of the target's passes. A method that has the target read tokens beside the draft is
+refused here: `bench` measures it.
 """
 
 from __future__ import annotations
@@ -28,7 +30,13 @@ from draftproof.plan.costs import Costs, Outside, time_outside
 from draftproof.plan.forcing import Floats, Text, force
 from draftproof.plan.predict import Recorded
 from draftproof.plan.replay import replay
-from draftproof.plan.rounds import Trace, level_sizes, trace_of_coins, trace_of_ratios, trace_of_tree
+from draftproof.plan.rounds import (
+    Trace,
+    level_sizes,
+    trace_of_coins,
+    trace_of_ratios,
+    trace_of_tree,
+)
 
 BEST = "best"
 BEST_WIDTH, BEST_DEPTH = 3, 8
@@ -40,32 +48,50 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Candidate:
-    """config: as given; a tree in it takes the place of chains. draft: the draft model's loaded weights where it has one.
-    shapes: trees to foretell beside the chains, "2,2,1" or BEST for the best one by its recorded acceptance and the costs."""
+    """config: as given; a tree in it takes the place of chains. draft: the draft model's loaded
+    weights where it has one. shapes: trees to foretell beside the chains, "2,2,1" or BEST for the
+    best one by its recorded acceptance and the costs."""
 
     config: SpeculativeConfig
     draft: LanguageModel | None = None
     shapes: tuple[str, ...] = ()
-    _made: dict[tuple[int, TreeShape | None], SpeculativeDecoder] = field(default_factory=dict, compare=False, repr=False)
+    _made: dict[tuple[int, TreeShape | None], SpeculativeDecoder] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     @cached_property
     def name(self) -> str:
         shape = None if self.config.shape is None else f"tree {tree_text(self.config.tree)}"
-        said = [self.config.method, self.config.model, self.config.revision, shape, self.config.rule_name]
+        said = [
+            self.config.method,
+            self.config.model,
+            self.config.revision,
+            shape,
+            self.config.rule_name,
+        ]
         if self.chooses:
             said.append("of " + ", ".join(member.method for member in self.config.members))
-        options = [f"{key}={value}" for key, value in self.config.options.items() if not (self.chooses and key == "drafters")]
+        options = [
+            f"{key}={value}"
+            for key, value in self.config.options.items()
+            if not (self.chooses and key == "drafters")
+        ]
         return " ".join(str(word) for word in (*said, *options) if word)
 
     @property
     def short(self) -> str:
         """The name with the last part of a path in place of the whole, for sentences."""
         model = self.config.model or ""
-        return self.name.replace(model, model.rsplit("/", 1)[-1]) if model.count("/") > 1 else self.name
+        return (
+            self.name.replace(model, model.rsplit("/", 1)[-1])
+            if model.count("/") > 1
+            else self.name
+        )
 
     @property
     def chooses(self) -> bool:
-        """Whether drafter and length are chosen round by round: then there is one prediction and no length to choose."""
+        """Whether drafter and length are chosen round by round: then there is one prediction and no
+        length to choose."""
         return self.config.spec.adapts
 
     @property
@@ -90,7 +116,10 @@ class Candidate:
         if self.config.shape and self.shapes:
             raise UsageError("the configuration has a tree already: leave --tree out")
         if self.most_nodes > MOST_NODES:
-            raise UsageError(f"a tree of {self.most_nodes} nodes is more than plan times; allowed: at most {MOST_NODES}")
+            raise UsageError(
+                f"a tree of {self.most_nodes} nodes is more than plan times; allowed: at "
+                f"most {MOST_NODES}"
+            )
         self.judges(target, params)
 
     def decoder(self, target: LanguageModel, shape: TreeShape | None = None) -> SpeculativeDecoder:
@@ -99,7 +128,9 @@ class Candidate:
             config = self.config
             if shape is not None:
                 config = replace(config, tree=shape.parents, num_speculative_tokens=shape.depth)
-            self._made[key] = SpeculativeDecoder(self.draft, target, target.tokenizer, speculative_config=config)
+            self._made[key] = SpeculativeDecoder(
+                self.draft, target, target.tokenizer, speculative_config=config
+            )
         return self._made[key]
 
     def drafter(self, target: LanguageModel, shape: TreeShape | None = None) -> Drafter:
@@ -109,11 +140,13 @@ class Candidate:
         return drafter
 
     def passes_of(self, target: LanguageModel) -> LanguageModel | None:
-        """The model whose passes drafting takes: the draft model or a slice of the target; None where there is none."""
+        """The model whose passes drafting takes: the draft model or a slice of the target; None
+        where there is none."""
         return self.drafter(target).model
 
     def lengths(self, target: LanguageModel, asked: Sequence[int]) -> list[int]:
-        """Those of the lengths that its drafts can have: a tree which the method shapes itself has a depth of its own."""
+        """Those of the lengths that its drafts can have: a tree which the method shapes itself has
+        a depth of its own."""
         if self.chooses:
             return [self.config.num_speculative_tokens]
         shape = self.drafter(target).tree
@@ -122,11 +155,14 @@ class Candidate:
         return [k for k in asked if k <= shape.depth] or [shape.depth]
 
     def judges(self, target: LanguageModel, params: SamplingParams) -> list[Judge]:
-        """For chains (none where a tree is configured), and for trees if any is asked for. UsageError: a rule unknown here."""
+        """For chains (none where a tree is configured), and for trees if any is asked for.
+        UsageError: a rule unknown here."""
         found = []
         if self.config.shape is None:
             found.append(self._judge(self.decoder(target), params, 1))
-        shapes = self.given_shapes + ([TreeShape.from_levels([BEST_WIDTH])] if BEST in self.shapes else [])
+        shapes = self.given_shapes + (
+            [TreeShape.from_levels([BEST_WIDTH])] if BEST in self.shapes else []
+        )
         if shapes:
             width = max(len(children) for shape in shapes for children in shape.children.values())
             found.append(self._judge(self.decoder(target, shapes[0]), params, width))
@@ -139,14 +175,22 @@ class Candidate:
         return Judge(rule, fixed=not drawn, width=width, selection=next(iter(drawn), "fixed"))
 
     def read(
-        self, target: LanguageModel, texts: Sequence[Text], params: SamplingParams, longest: int, progress: Progress
+        self,
+        target: LanguageModel,
+        texts: Sequence[Text],
+        params: SamplingParams,
+        longest: int,
+        progress: Progress,
     ) -> Readings:
         """What each text says of its drafts, by forwards of both models or by replay."""
         drafter = self.drafter(target)
         if not isinstance(drafter, DraftModel):
             return Replayed(self, target, texts, params, longest)
         if not all(text.own for text in texts) and (self.shapes or self.config.shape):
-            raise UsageError("trees are foretold on the target's own answers: leave out the answers of the file, or the tree")
+            raise UsageError(
+                "trees are foretold on the target's own answers: leave out the answers "
+                "of the file, or the tree"
+            )
         judges = self.judges(target, params)
         forced = force(
             *(target, drafter.model, texts, params, judges),
@@ -158,13 +202,15 @@ class Candidate:
 
 
 class Readings:
-    """What texts say of a drafter's drafts; `chains(k)` and `trees(shape)` give one trace a text."""
+    """What texts say of a drafter's drafts; `chains(k)` and `trees(shape)` give one trace a
+    text."""
 
     candidate: Candidate
     target: LanguageModel
 
     def prepare(self, lengths: Sequence[int], progress: Progress) -> None:
-        """Do the work that `recorded` would do for these lengths, where that is work, and tell of it."""
+        """Do the work that `recorded` would do for these lengths, where that is work, and tell of
+        it."""
 
     def chains(self, k: int) -> list[Trace]:
         raise NotImplementedError
@@ -176,29 +222,36 @@ class Readings:
         raise NotImplementedError
 
     def passes_of_chain(self, k: int) -> Floats | None:
-        """Drafting passes of a round of 0, 1, ... drafted tokens when k are asked for; None: one each."""
+        """Drafting passes of a round of 0, 1, ... drafted tokens when k are asked for; None: one
+        each."""
         return None
 
-    def recorded(self, lengths: Sequence[int], prompts: Sequence[int], costs: Costs) -> list[tuple[int, Recorded]]:
+    def recorded(
+        self, lengths: Sequence[int], prompts: Sequence[int], costs: Costs
+    ) -> list[tuple[int, Recorded]]:
         """(draft length or depth, its traces) of every chain and every tree."""
         candidate = self.candidate
         found = []
         if candidate.config.shape is None:
-            found = [(k, Recorded(self.chains(k), prompts, self.passes_of_chain(k))) for k in lengths]
+            found = [
+                (k, Recorded(self.chains(k), prompts, self.passes_of_chain(k))) for k in lengths
+            ]
         shapes = candidate.given_shapes
         if BEST in candidate.shapes:
             best = self.best_shape(costs)
             shapes += [best] if best is not None and not best.is_chain else []
         for shape in shapes:
-            steps = draft_passes(shape, costs) if candidate.passes_of(self.target) is not None else None
+            steps = (
+                draft_passes(shape, costs) if candidate.passes_of(self.target) is not None else None
+            )
             found.append((shape.depth, Recorded(self.trees(shape), prompts, steps, shape.parents)))
         return found
 
 
 @dataclass(frozen=True)
 class Replayed(Readings):
-    """A drafter asked round by round, anew for each length and shape; but a chain that is drawn, or a head's, begins alike
-    whatever its length, so the longest one says it of all."""
+    """A drafter asked round by round, anew for each length and shape; but a chain that is drawn, or
+    a head's, begins alike whatever its length, so the longest one says it of all."""
 
     candidate: Candidate
     target: LanguageModel
@@ -207,8 +260,15 @@ class Replayed(Readings):
     longest: int
 
     def prepare(self, lengths: Sequence[int], progress: Progress) -> None:
-        lengths = sorted({self._replayed(k) for k in lengths}) if self.candidate.config.shape is None else ()
-        asked = [*((None, k) for k in lengths), *((shape, shape.depth) for shape in self.candidate.given_shapes)]
+        lengths = (
+            sorted({self._replayed(k) for k in lengths})
+            if self.candidate.config.shape is None
+            else ()
+        )
+        asked = [
+            *((None, k) for k in lengths),
+            *((shape, shape.depth) for shape in self.candidate.given_shapes),
+        ]
         texts, before = len(self.texts), 0
 
         def tell(done: int) -> None:
@@ -228,7 +288,8 @@ class Replayed(Readings):
         return self._traces(None, self._replayed(k))
 
     def passes_of_chain(self, k: int) -> Floats | None:
-        """A draft model that writes a text of its own does so k tokens long, however many of the target's that makes."""
+        """A draft model that writes a text of its own does so k tokens long, however many of the
+        target's that makes."""
         drafter = self.candidate.drafter(self.target)
         writes = drafter.model is not None and drafter.selections == {"fixed"}
         return np.append(0.0, np.full(k, float(k))) if writes else None
@@ -244,10 +305,14 @@ class Replayed(Readings):
     def _known(self) -> dict[tuple[TreeShape | None, int], list[Trace]]:
         return {}
 
-    def _traces(self, shape: TreeShape | None, k: int, tell: Callable[[int], None] = lambda done: None) -> list[Trace]:
-        """Kept, as every batch size asks for the same. `tell` is given the number of texts that are done."""
+    def _traces(
+        self, shape: TreeShape | None, k: int, tell: Callable[[int], None] = lambda done: None
+    ) -> list[Trace]:
+        """Kept, as every batch size asks for the same. `tell` is given the number of texts that are
+        done."""
         if (shape, k) not in self._known:
-            decoder, drafter = self.candidate.decoder(self.target, shape), self.candidate.drafter(self.target, shape)
+            decoder = self.candidate.decoder(self.target, shape)
+            drafter = self.candidate.drafter(self.target, shape)
             most = decoder.longest_draft if drafter.trees else None
             judge = self.candidate.judges(self.target, self.params)[0]
             found = []
@@ -260,7 +325,8 @@ class Replayed(Readings):
 
 @dataclass(frozen=True)
 class Read(Readings):
-    """A draft model that has read the texts. columns: chances [n, ...] a text, the judges' side by side."""
+    """A draft model that has read the texts. columns: chances [n, ...] a text, the judges' side by
+    side."""
 
     candidate: Candidate
     target: LanguageModel
@@ -271,7 +337,8 @@ class Read(Readings):
     longest: int
 
     def chains(self, k: int) -> list[Trace]:
-        """On a given answer the chances of its tokens say nothing about what the target would emit; overlaps stand in."""
+        """On a given answer the chances of its tokens say nothing about what the target would emit;
+        overlaps stand in."""
         traces = []
         for text, columns, overlaps in zip(self.texts, self.columns, self.overlaps, strict=True):
             joint = self.judges[0].joint and text.own
@@ -281,7 +348,10 @@ class Read(Readings):
 
     def trees(self, shape: TreeShape) -> list[Trace]:
         pairs = zip(self._tree_columns(), self.overlaps, strict=True)
-        return [trace_of_tree(partial(self.judges[-1].places, columns), overlaps, shape) for columns, overlaps in pairs]
+        return [
+            trace_of_tree(partial(self.judges[-1].places, columns), overlaps, shape)
+            for columns, overlaps in pairs
+        ]
 
     def best_shape(self, costs: Costs) -> TreeShape | None:
         """By the mean chance of each place, and this machine's costs; None when no tree pays."""
@@ -305,33 +375,50 @@ def check_config(config: SpeculativeConfig) -> None:
     """UsageError for a config that cannot be foretold with any target."""
     if not config.spec.foretold:
         raise UsageError(
-            f"plan cannot foretell method {config.method!r}, which has the target read tokens beside the draft: "
+            f"plan cannot foretell method {config.method!r}, which has the target read "
+            "tokens beside the draft: "
             f"measure it with bench --arm {config.method}"
         )
     rule = RULES.get(config.rule_name or "")
     if rule is not None and not rule.lossless:
         raise UsageError(
-            f"plan cannot foretell rule {rule.name}: its text is not the target's, which is all that plan reads; "
+            f"plan cannot foretell rule {rule.name}: its text is not the target's, which "
+            "is all that plan reads; "
             "measure it with bench"
         )
-    if config.options.get("use_heterogeneous_vocab") and config.option("heterogeneous_vocab_route") == "auto":
+    if (
+        config.options.get("use_heterogeneous_vocab")
+        and config.option("heterogeneous_vocab_route") == "auto"
+    ):
         raise UsageError(
-            'plan foretells one route across tokenizers: give "heterogeneous_vocab_route": "text" or "shared", or both in turn'
+            "plan foretells one route across tokenizers: give "
+            '"heterogeneous_vocab_route": "text" or "shared", or both in turn'
         )
     if config.schedule is not None:
-        raise UsageError("plan finds the draft length by batch size itself: leave the schedule out, and give --batch 1,2,4,8")
+        raise UsageError(
+            "plan finds the draft length by batch size itself: leave the schedule out, "
+            "and give --batch 1,2,4,8"
+        )
     if config.spec.adapts and config.length_rule == "live":
         raise UsageError(
-            'plan predicts lengths that follow counts, and adaptive "live" follows the clock: measure it with bench'
+            'plan predicts lengths that follow counts, and adaptive "live" follows the '
+            "clock: measure it with bench"
         )
-    if not config.spec.adapts and (config.adaptive not in (None, False, "fixed") or config.auto_off):
-        raise UsageError("plan foretells fixed draft lengths: leave adaptive and auto_off out, or measure them with bench")
+    if not config.spec.adapts and (
+        config.adaptive not in (None, False, "fixed") or config.auto_off
+    ):
+        raise UsageError(
+            "plan foretells fixed draft lengths: leave adaptive and auto_off out, or "
+            "measure them with bench"
+        )
 
 
 def draft_passes(shape: TreeShape, costs: Costs) -> Floats:
-    """Drafting passes of a round that drafts the first levels of a shape, in single draft steps, by the number of its tokens.
+    """Drafting passes of a round that drafts the first levels of a shape, in single draft steps, by
+    the number of its tokens.
 
-    A level's pass reads the levels above it once more; it is taken to cost over one token what the target's pass does."""
+    A level's pass reads the levels above it once more; it is taken to cost over one token what the
+    target's pass does."""
     sizes, curve = level_sizes(shape), costs.curve()
     found = np.zeros(sizes[-1] + 1)
     spent = 0.0
@@ -341,8 +428,14 @@ def draft_passes(shape: TreeShape, costs: Costs) -> Floats:
     return found
 
 
-def tried_outside(candidate: Candidate, target: LanguageModel, text: Text, params: SamplingParams, longest: int) -> Outside:
+def tried_outside(
+    candidate: Candidate, target: LanguageModel, text: Text, params: SamplingParams, longest: int
+) -> Outside:
     """What real rounds on `text` spend outside forwards, one sequence alone."""
     decoder = candidate.decoder(target)
-    few = [candidate.config.shape.depth] if candidate.config.shape else sorted({1, max(1, longest // 2), longest})
+    few = (
+        [candidate.config.shape.depth]
+        if candidate.config.shape
+        else sorted({1, max(1, longest // 2), longest})
+    )
     return time_outside(decoder, text.prompt, params, few)

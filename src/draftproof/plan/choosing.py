@@ -1,10 +1,12 @@
-"""Drafts whose length or drafter is chosen round by round, over a recorded text: the rounds that decoding would have made.
+"""Drafts whose length or drafter is chosen round by round, over a recorded text: the rounds that
+decoding would have made.
 
-The drafters' and the length controller's own code runs, from the first round to the last; only the target is replaced, by what
-it once wrote and by one reading of that. Fixed guesses are accepted where they are the text. Drawn drafts are made to draw the
-text, and each is accepted by a coin: the chance that, given the text, its token was an accepted draft (`acceptance.py`). So on
-one table of costs the rounds of greedy text, and of any text under `match`, are those of a real run; others have its law.
-"""
+The drafters' and the length controller's own code runs, from the first round to the last; only the
+target is replaced, by what it once wrote and by one reading of that. Fixed guesses are accepted
+where they are the text. Drawn drafts are made to draw the text, and each is accepted by a coin: the
+chance that, given the text, its token was an accepted draft (`acceptance.py`). So on one table of
+costs the rounds of greedy text, and of any text under `match`, are those of a real run; others have
+its law."""
 
 from __future__ import annotations
 
@@ -33,9 +35,9 @@ from draftproof.plan.shown import Shown, show
 
 @dataclass
 class Walk:
-    """rounds: one after another. times: of each, in plain tokens' time, by the table of costs that prices them. overlaps [n]:
-    at the tokens where a round with drafts began, how much of the first draft's law is the target's (of a guess, whether it was
-    right); nan elsewhere."""
+    """rounds: one after another. times: of each, in plain tokens' time, by the table of costs that
+    prices them. overlaps [n]: at the tokens where a round with drafts began, how much of the first
+    draft's law is the target's (of a guess, whether it was right); nan elsewhere."""
 
     rounds: list[Round] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
@@ -43,7 +45,8 @@ class Walk:
 
 
 class _Along(KeyedChance):
-    """Chance that draws the text as long as the draft law has it. left: at which depth it had not."""
+    """Chance that draws the text as long as the draft law has it. left: at which depth it had
+    not."""
 
     def __init__(self, tokens: Sequence[int], start: int) -> None:
         super().__init__((0, 0), start)
@@ -73,12 +76,15 @@ def walk(
 ) -> Walk:
     """The rounds in which `drafter`, led by `controller`, comes through the answer of `text`.
 
-    longest: the longest draft. max_tokens: the limit the text was written under, by default its length. judge, rng: of drafts
-    that are drawn, UsageError where there is one and no judge. prices: whose costs price the rounds, by default the
-    controller's own. shown: what the target shows of the text, where it is known."""
+    longest: the longest draft. max_tokens: the limit the text was written under, by default its
+    length. judge, rng: of drafts that are drawn, UsageError where there is one and no judge.
+    prices: whose costs price the rounds, by default the controller's own. shown: what the target
+    shows of the text, where it is known."""
     laws = laws_of(target, text, params)
     shown = (
-        show(target, text, drafter.wants, laws if judge is not None and not judge.fixed else None) if shown is None else shown
+        show(target, text, drafter.wants, laws if judge is not None and not judge.fixed else None)
+        if shown is None
+        else shown
     )
     session = drafter.open(Request(text.prompt, params, laws, target))
     whole, limit, at, told = (*text.prompt, *text.answer), max_tokens or len(text.answer), 0, 0
@@ -94,7 +100,9 @@ def walk(
             draft, chance = _draft(session, controller, room, context, rest, target.vocab_size)
             coins = _coins(draft, chance, shown, at, judge, rng) if draft.laws else None
             record = _round(draft, rest, len(context), controller, coins)
-            found.times.append((prices or controller).price(controller.choice, record, *controller.asked))
+            found.times.append(
+                (prices or controller).price(controller.choice, record, *controller.asked)
+            )
             if draft.tokens:
                 found.overlaps[at] = _overlap(draft, shown, at, record)
             controller.observe(record)
@@ -108,7 +116,10 @@ def walk(
 def laws_of(target: LanguageModel, text: Text, params: SamplingParams) -> LawPipeline:
     """What makes laws of logits after the prompt of `text`."""
     return LawPipeline(
-        params, num_prompt_tokens=len(text.prompt), vocab_size=target.vocab_size, eos_token_ids=target.eos_token_ids
+        params,
+        num_prompt_tokens=len(text.prompt),
+        vocab_size=target.vocab_size,
+        eos_token_ids=target.eos_token_ids,
     )
 
 
@@ -123,7 +134,9 @@ def _draft(
     depth, chance = controller.begin(now), _Along(rest, len(context))
     if isinstance(session, AutoSession) and controller.choice is not None:
         session.choose(controller.choice)
-    builder = DraftBuilder(chance, depth=depth, vocab_size=vocab_size, policy=controller.go_on, worth=controller.room)
+    builder = DraftBuilder(
+        chance, depth=depth, vocab_size=vocab_size, policy=controller.go_on, worth=controller.room
+    )
     proposal = session.propose(context, builder) if builder.room > 0 else None
     if proposal is not None:
         drive(proposal)
@@ -131,12 +144,18 @@ def _draft(
 
 
 def _coins(
-    draft: Draft, chance: _Along, shown: Shown, at: int, judge: Judge | None, rng: np.random.Generator | None
+    draft: Draft,
+    chance: _Along,
+    shown: Shown,
+    at: int,
+    judge: Judge | None,
+    rng: np.random.Generator | None,
 ) -> Sequence[bool]:
     """Whether each token of a drawn chain is accepted, once it is reached."""
     if judge is None or rng is None or judge.fixed or judge.joint:
         raise UsageError(
-            "drafts that are drawn are followed along a text one by one: ask for greedy text, or the rule token or match"
+            "drafts that are drawn are followed along a text one by one: ask for greedy "
+            "text, or the rule token or match"
         )
     on_text = len(draft) if chance.left is None else chance.left
     chances = chances_along(draft, judge, shown, at, on_text)
@@ -150,7 +169,11 @@ def _overlap(draft: Draft, shown: Shown, at: int, record: Round) -> float:
 
 
 def _round(
-    draft: Draft, answer: Sequence[int], start: int, controller: LengthController, coins: Sequence[bool] | None
+    draft: Draft,
+    answer: Sequence[int],
+    start: int,
+    controller: LengthController,
+    coins: Sequence[bool] | None,
 ) -> Round:
     """The round in which `draft` met the rest of the answer. coins: of a drawn chain."""
     node, accepted = ROOT, 0
@@ -160,7 +183,9 @@ def _round(
             break
         node, accepted = child, accepted + 1
     tokens = tuple(answer[: accepted + 1])
-    last: Origin = "plain" if not draft.tokens else "replacement" if draft.children.get(node) else "bonus"
+    last: Origin = (
+        "plain" if not draft.tokens else "replacement" if draft.children.get(node) else "bonus"
+    )
     drafts: list[Origin] = ["draft"] * accepted
     return Round(
         start=start,

@@ -1,7 +1,8 @@
-"""`auto`, whose drafter and length are chosen round by round: predicted by walks over the texts, round by round as it decodes.
+"""`auto`, whose drafter and length are chosen round by round: predicted by walks over the texts,
+round by round as it decodes.
 
-Decisions are made on the costs that the decoder would decide by; time is reckoned by costs measured here. One choice comes out,
-and no draft length to choose.
+Decisions are made on the costs that the decoder would decide by; time is reckoned by costs measured
+here. One choice comes out, and no draft length to choose.
 """
 
 from __future__ import annotations
@@ -58,19 +59,28 @@ class Walked:
         return found
 
 
-def check(candidate: Candidate, target: LanguageModel, params: SamplingParams, batch: Sequence[int]) -> None:
+def check(
+    candidate: Candidate, target: LanguageModel, params: SamplingParams, batch: Sequence[int]
+) -> None:
     """UsageError for what walks cannot say."""
     if max(batch) > 1:
-        raise UsageError("auto is predicted for one text at a time: leave --batch out, or plan with each of its drafters")
+        raise UsageError(
+            "auto is predicted for one text at a time: leave --batch out, or plan with "
+            "each of its drafters"
+        )
     for member in candidate.config.members:
         if not member.spec.foretold:
             raise UsageError(
-                f"plan cannot predict {member.method!r} among the drafters of auto, which has the target read tokens beside "
+                f"plan cannot predict {member.method!r} among the drafters of auto, "
+                "which has the target read tokens beside "
                 "the draft: measure it with bench"
             )
     (judge,) = candidate.judges(target, params)
     if judge.joint:
-        raise UsageError(f"plan predicts auto under the rules token and match, not {judge.rule}: measure it with bench")
+        raise UsageError(
+            f"plan predicts auto under the rules token and match, not {judge.rule}: "
+            "measure it with bench"
+        )
 
 
 def walk_texts(
@@ -83,18 +93,24 @@ def walk_texts(
     """Walks of the candidate's decoder over `texts`."""
     config, drafter = candidate.decoder(target).config, candidate.drafter(target)
     longest = config.num_speculative_tokens
-    measured = {name: costs.as_dict() for name, costs in measured_costs(target, drafter, longest).items()}
+    measured = {
+        name: costs.as_dict() for name, costs in measured_costs(target, drafter, longest).items()
+    }
     (judge,) = candidate.judges(target, params)
     rng, found = np.random.default_rng(SEED), []
 
     def controller(costs: object = None) -> LengthController:
-        made = length_controller(config if costs is None else replace(config, costs=measured), drafter)
+        made = length_controller(
+            config if costs is None else replace(config, costs=measured), drafter
+        )
         assert made is not None
         return made
 
     for done, text in enumerate(texts):
         tell(f"{candidate.short} is walked", done, len(texts))
-        shown = show(target, text, drafter.wants, None if judge.fixed else laws_of(target, text, params))
+        shown = show(
+            target, text, drafter.wants, None if judge.fixed else laws_of(target, text, params)
+        )
         walks = [
             walk(
                 *(drafter, controller(), target, text, params, longest, params.max_tokens),
@@ -117,9 +133,15 @@ def choice_of(candidate: Candidate, walked: Walked, costs: Costs, prompts: Seque
     everything = walked.counted(lambda one: sum(len(record.tokens) for record in one.rounds))
     point = float(tokens.sum() / times.sum()) if times.sum() > 0 else 1.0
     interval, others = spread_of(prompts, tokens, times, costs, 1.0, point)
-    drafted = np.concatenate([[len(r.draft_tokens) for r in one.rounds[1:]] for walks in walked.walks for one in walks])
+    drafted = np.concatenate(
+        [[len(r.draft_tokens) for r in one.rounds[1:]] for walks in walked.walks for one in walks]
+    )
     curve = costs.curve()
-    verify = float(np.mean(curve(np.minimum(drafted + 1, curve.tokens[-1])))) - 1.0 if len(drafted) else 0.0
+    verify = (
+        float(np.mean(curve(np.minimum(drafted + 1, curve.tokens[-1])))) - 1.0
+        if len(drafted)
+        else 0.0
+    )
     extra = float(times.sum() / max((rounds - 1).sum(), 1)) - 1.0
     return Choice(
         candidate.config.method,

@@ -1,10 +1,12 @@
-"""What drafting and verifying cost on this machine: passes of both models in turns, and the loop around them.
+"""What drafting and verifying cost on this machine: passes of both models in turns, and the loop
+around them.
 
-A machine's speed drifts over tens of seconds, which no number of repeats within one second shows. Passes are therefore timed
-in several visits, spread over the plan's other work; within a visit in rounds that go through every length once. The spread
-between visits, not within them, is what a later run may differ by. What is not a forward (laws, rule, bookkeeping, the
-drafter's own work) is read off real rounds of the real decoder under the same sampling parameters, as a fixed part and a part
-for every draft.
+A machine's speed drifts over tens of seconds, which no number of repeats within one second shows.
+Passes are therefore timed in several visits, spread over the plan's other work; within a visit in
+rounds that go through every length once. The spread between visits, not within them, is what a
+later run may differ by. What is not a forward (laws, rule, bookkeeping, the drafter's own work) is
+read off real rounds of the real decoder under the same sampling parameters, as a fixed part and a
+part for every draft.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ from draftproof.models.protocol import LanguageModel, Session, Step
 from draftproof.models.steps import wait_for
 
 LENGTHS = (1, 2, 3, 4, 5, 6, 7, 9, 12, 16, 17, 24, 32, 33)
-"""Tokens in a pass: every one a short draft leads to, then fewer; up to 32 drafts and the pending token."""
+"""Tokens in a pass: every one a short draft leads to, then fewer; up to 32 drafts and the pending
+token."""
 REPEATS = 3
 VISITS = 3
 Clock = Callable[[], float]
@@ -35,9 +38,9 @@ Times = tuple[float, ...]
 
 @dataclass(frozen=True)
 class PassTimes:
-    """One visit. context: tokens read before the timed passes. target: tokens in a pass -> seconds of every repeat. draft,
-    draft_pairs: seconds of passes of the draft model over one and over two tokens, empty without one. All passes hold `batch`
-    sequences."""
+    """One visit. context: tokens read before the timed passes. target: tokens in a pass -> seconds
+    of every repeat. draft, draft_pairs: seconds of passes of the draft model over one and over two
+    tokens, empty without one. All passes hold `batch` sequences."""
 
     context: int
     target: Mapping[int, Times]
@@ -48,7 +51,8 @@ class PassTimes:
 
 @dataclass(frozen=True)
 class Outside:
-    """Seconds of a round outside forwards: `fixed` + `each` * drafts. plain: those of a plain round."""
+    """Seconds of a round outside forwards: `fixed` + `each` * drafts. plain: those of a plain
+    round."""
 
     fixed: float = 0.0
     each: float = 0.0
@@ -62,7 +66,8 @@ class Costs:
     visits: tuple[PassTimes, ...]
     outside: Outside = field(default=Outside())
     head_step: float = 0.0
-    """Seconds of a draft that takes no pass of a model but work on the target's states, of one sequence."""
+    """Seconds of a draft that takes no pass of a model but work on the target's states, of one
+    sequence."""
 
     @property
     def context(self) -> int:
@@ -75,12 +80,20 @@ class Costs:
     @property
     def times(self) -> dict[int, Times]:
         """Tokens in a pass -> seconds of every repeat of every visit."""
-        return {n: tuple(t for visit in self.visits for t in visit.target[n]) for n in self.visits[0].target}
+        return {
+            n: tuple(t for visit in self.visits for t in visit.target[n])
+            for n in self.visits[0].target
+        }
 
     def curve(self) -> VerifyCurve:
         """T(n) / T(1): the mean over visits of each visit's ratio of medians."""
-        ratios = [{n: median(t) / median(visit.target[1]) for n, t in visit.target.items()} for visit in self.visits]
-        return VerifyCurve.from_times({n: float(np.mean([r[n] for r in ratios])) for n in ratios[0]})
+        ratios = [
+            {n: median(t) / median(visit.target[1]) for n, t in visit.target.items()}
+            for visit in self.visits
+        ]
+        return VerifyCurve.from_times(
+            {n: float(np.mean([r[n] for r in ratios])) for n in ratios[0]}
+        )
 
     @property
     def target_step(self) -> float:
@@ -93,21 +106,34 @@ class Costs:
 
     @property
     def cost_ratio(self) -> float:
-        """Draft step over target step, the mean over visits; 0 where drafting takes neither a model nor a head. A head's work
-        for a batch is taken to be that for one, as many times."""
-        pairs = [(median(visit.draft), median(visit.target[1])) for visit in self.visits if visit.draft]
+        """Draft step over target step, the mean over visits; 0 where drafting takes neither a model
+        nor a head. A head's work for a batch is taken to be that for one, as many times."""
+        pairs = [
+            (median(visit.draft), median(visit.target[1])) for visit in self.visits if visit.draft
+        ]
         if not pairs:
             return self.head_step * self.batch / self.target_step
         return float(np.mean([draft / target for draft, target in pairs]))
 
     @property
     def catch_up(self) -> float:
-        """Seconds by which a draft pass over two tokens is dearer than one over one: what the first pass of a round costs more
-        after a round that kept all drafts; 0 for a head. Where it was not timed it is taken to be dearer as the target's is."""
+        """Seconds by which a draft pass over two tokens is dearer than one over one: what the first
+        pass of a round costs more after a round that kept all drafts; 0 for a head. Where it was
+        not timed it is taken to be dearer as the target's is."""
         if self.head_step:
             return 0.0
-        pairs = [median(v.draft_pairs) / median(v.draft) for v in self.visits if v.draft_pairs and v.draft]
-        ratio = float(np.mean(pairs)) if pairs else float(self.curve()(2)) if self.curve().tokens[-1] > 1 else 1.0
+        pairs = [
+            median(v.draft_pairs) / median(v.draft)
+            for v in self.visits
+            if v.draft_pairs and v.draft
+        ]
+        ratio = (
+            float(np.mean(pairs))
+            if pairs
+            else float(self.curve()(2))
+            if self.curve().tokens[-1] > 1
+            else 1.0
+        )
         return self.draft_step * max(0.0, ratio - 1)
 
     def plain_seconds(self) -> float:
@@ -117,19 +143,26 @@ class Costs:
     def round_seconds(self, drafts: int, draft_passes: Any = None) -> Any:
         """Seconds of a round with 0, 1, ... `drafts` drafted tokens, an array.
 
-        draft_passes: drafting passes of such a round, in draft steps; None: as many as tokens, which is a chain."""
+        draft_passes: drafting passes of such a round, in draft steps; None: as many as tokens,
+        which is a chain."""
         counts = np.arange(drafts + 1)
         steps = counts if draft_passes is None else np.asarray(draft_passes)
         passes = self.target_step * self.curve()(counts + 1)
-        outside = np.where(counts > 0, self.outside.fixed + counts * self.outside.each, self.outside.plain)
+        outside = np.where(
+            counts > 0, self.outside.fixed + counts * self.outside.each, self.outside.plain
+        )
         return passes + steps * self.draft_step + self.batch * outside
 
     def drift(self) -> float:
-        """Standard deviation of the relative cost of a pass (over a single step) or a draft step from one visit to another,
-        pooled over all of them; 0 when there was one visit."""
-        rows = [[median(t) / median(v.target[1]) for n, t in v.target.items() if n > 1] for v in self.visits]
+        """Standard deviation of the relative cost of a pass (over a single step) or a draft step
+        from one visit to another, pooled over all of them; 0 when there was one visit."""
         rows = [
-            row + ([median(v.draft) / median(v.target[1])] if v.draft else []) for row, v in zip(rows, self.visits, strict=True)
+            [median(t) / median(v.target[1]) for n, t in v.target.items() if n > 1]
+            for v in self.visits
+        ]
+        rows = [
+            row + ([median(v.draft) / median(v.target[1])] if v.draft else [])
+            for row, v in zip(rows, self.visits, strict=True)
         ]
         if len(rows) < 2 or not rows[0]:
             return 0.0
@@ -137,12 +170,16 @@ class Costs:
         return float(np.sqrt(logs.var(axis=0, ddof=1).mean()))
 
     def spread(self) -> float:
-        """Half the distance between the quartiles over the median within a visit, the largest of all lengths and visits."""
-        return max(_relative_spread(times) for visit in self.visits for times in visit.target.values())
+        """Half the distance between the quartiles over the median within a visit, the largest of
+        all lengths and visits."""
+        return max(
+            _relative_spread(times) for visit in self.visits for times in visit.target.values()
+        )
 
 
 class PassTimer:
-    """Sessions of both models after `context`, kept open between visits. longest: tokens in the longest pass.
+    """Sessions of both models after `context`, kept open between visits. longest: tokens in the
+    longest pass.
 
     Sequences of a batch hold the same context; clock: seconds."""
 
@@ -162,11 +199,14 @@ class PassTimer:
         self._sessions = [[model.open() for _ in range(batch)] for model in models]
         for model, sessions in zip(models, self._sessions, strict=True):
             rows = (len(self.context) - 1,)
-            tokens = tuple(token % model.vocab_size for token in self.context)  # a draft model may have fewer ids
+            tokens = tuple(
+                token % model.vocab_size for token in self.context
+            )  # a draft model may have fewer ids
             model.extend_many([Step(session, tokens, rows=rows) for session in sessions])
 
     def visit(self, repeats: int = REPEATS) -> PassTimes:
-        """Every length in turn, `repeats` times after one turn that warms up; single draft steps in between."""
+        """Every length in turn, `repeats` times after one turn that warms up; single draft steps in
+        between."""
         times: dict[int, list[float]] = {n: [] for n in self.lengths}
         steps: dict[int, list[float]] = {1: [], 2: []}
         for _ in range(repeats + 1):
@@ -196,23 +236,32 @@ class PassTimer:
 
 
 def time_outside(
-    decoder: SpeculativeDecoder, prompt: tuple[int, ...], params: SamplingParams, lengths: Sequence[int], tokens: int = 12
+    decoder: SpeculativeDecoder,
+    prompt: tuple[int, ...],
+    params: SamplingParams,
+    lengths: Sequence[int],
+    tokens: int = 12,
 ) -> Outside:
-    """Run the real decoder for a few tokens, plainly and with each draft length, and read what is not a forward."""
+    """Run the real decoder for a few tokens, plainly and with each draft length, and read what is
+    not a forward."""
     short = replace(params, max_tokens=tokens, ignore_eos=True, min_tokens=0)
     rounds: list[Round] = []
     with passes_waited_for(decoder.target, decoder.drafter):
         plain = [r for r in decoder.plain.generate(prompt, short).rounds if not r.reads_prompt]
         for length in lengths:
-            run = replace(short, num_speculative_tokens=length, max_tokens=max(tokens, 2 * length + 2))
+            run = replace(
+                short, num_speculative_tokens=length, max_tokens=max(tokens, 2 * length + 2)
+            )
             rounds += [r for r in decoder.generate(prompt, run).rounds if not r.reads_prompt]
     return fit_outside(
-        [r.seconds.rest for r in plain], [(len(r.draft_tokens), outside_passes(r.seconds, decoder.drafter)) for r in rounds]
+        [r.seconds.rest for r in plain],
+        [(len(r.draft_tokens), outside_passes(r.seconds, decoder.drafter)) for r in rounds],
     )
 
 
 def fit_outside(plain: Sequence[float], rounds: Sequence[tuple[int, float]]) -> Outside:
-    """The line through (drafts, seconds outside forwards): least squares on the medians of each count, never sloping down."""
+    """The line through (drafts, seconds outside forwards): least squares on the medians of each
+    count, never sloping down."""
     base = median(plain) if plain else 0.0
     by_count: dict[int, list[float]] = {}
     for drafts, seconds in rounds:

@@ -11,7 +11,14 @@ import numpy as np
 from draftproof.core.tree import tree_text
 from draftproof.decode.record import params_as_dict
 from draftproof.decode.schedule import KEY
-from draftproof.plan.advice import headline, notes, scheduled_config, scheduled_headline, speculative_config, vllm_note
+from draftproof.plan.advice import (
+    headline,
+    notes,
+    scheduled_config,
+    scheduled_headline,
+    speculative_config,
+    vllm_note,
+)
 from draftproof.plan.plan import Foretold, Plan, choice_as_dict
 from draftproof.plan.schedule import by_batch
 from draftproof.report.figures import BLACK, looks, panels, top_of
@@ -37,24 +44,41 @@ def plan_document(plan: Plan, provenance: Mapping[str, Any]) -> dict[str, Any]:
     top = plan.best or plan.choices[0]
     leading = plan.of(top)
     chosen = None if plan.best is None else speculative_config(leading.candidate.config, top)
-    said = {"headline": headline(plan), "notes": notes(plan), "by_batch": None, "speculative_config": chosen}
+    said = {
+        "headline": headline(plan),
+        "notes": notes(plan),
+        "by_batch": None,
+        "speculative_config": chosen,
+    }
     return {
         "format": "draftproof.plan",
         "version": 1,
         **(said if not plan.larger else said | _by_batch(plan)),
         "batch": plan.batch,
-        "alpha": {"mean": leading.alpha.point, "low": leading.alpha.low, "high": leading.alpha.high},
+        "alpha": {
+            "mean": leading.alpha.point,
+            "low": leading.alpha.low,
+            "high": leading.alpha.high,
+        },
         "cost_ratio": leading.costs.cost_ratio,
         "verify_ratio": _curve(leading),
         "verify_curves": [
-            {"context": context, "ratios": {str(n): float(curve(n)) for n in range(1, curve.tokens[-1] + 1)}}
+            {
+                "context": context,
+                "ratios": {str(n): float(curve(n)) for n in range(1, curve.tokens[-1] + 1)},
+            }
             for context, curve in plan.verify.items()
         ],
         "choices": [choice_as_dict(choice) for choice in plan.choices],
         "best": None if plan.best is None else choice_as_dict(plan.best),
         "drafters": [drafter_as_dict(drafter) for drafter in plan.drafters],
         "prompts": [
-            {"workload": p.item.workload, "where": p.item.where, "num_tokens": len(t.prompt), "answer_tokens": len(t.answer)}
+            {
+                "workload": p.item.workload,
+                "where": p.item.where,
+                "num_tokens": len(t.prompt),
+                "answer_tokens": len(t.answer),
+            }
             for p, t in zip(plan.prompts, plan.texts, strict=True)
         ],
         "params": params_as_dict(plan.params),
@@ -84,7 +108,11 @@ def drafter_as_dict(drafter: Foretold) -> dict[str, Any]:
         "drafter": drafter.candidate.name,
         "method": drafter.candidate.config.method,
         "config": drafter.candidate.config.as_dict(),
-        "alpha": {"mean": drafter.alpha.point, "low": drafter.alpha.low, "high": drafter.alpha.high},
+        "alpha": {
+            "mean": drafter.alpha.point,
+            "low": drafter.alpha.low,
+            "high": drafter.alpha.high,
+        },
         "alpha_by_position": list(drafter.by_position),
         "alpha_by_workload": dict(drafter.by_workload),
         "autocorrelation": drafter.autocorrelation,
@@ -95,11 +123,18 @@ def drafter_as_dict(drafter: Foretold) -> dict[str, Any]:
         "batch": costs.batch,
         "target_step_ms": 1000 * drafter.costs.target_step,
         "draft_step_ms": 1000 * drafter.costs.draft_step,
-        "outside_ms": {"fixed": 1000 * outside.fixed, "each_draft": 1000 * outside.each, "plain": 1000 * outside.plain},
+        "outside_ms": {
+            "fixed": 1000 * outside.fixed,
+            "each_draft": 1000 * outside.each,
+            "plain": 1000 * outside.plain,
+        },
         "spread": costs.spread(),
         "drift": costs.drift(),
         "pass_seconds": {str(n): list(times) for n, times in costs.times.items()},
-        "overlaps": [[round(float(x), 6) if np.isfinite(x) else None for x in t.overlaps] for t in drafter.traces],
+        "overlaps": [
+            [round(float(x), 6) if np.isfinite(x) else None for x in t.overlaps]
+            for t in drafter.traces
+        ],
     }
 
 
@@ -110,13 +145,19 @@ def _curve(drafter: Foretold) -> dict[str, float]:
 
 
 def plan_result(data: Mapping[str, Any]) -> Result:
-    """The table: each drafter's three best lengths and its trees, the best marked; notes under it; the speedup figure."""
+    """The table: each drafter's three best lengths and its trees, the best marked; notes under it;
+    the speedup figure."""
     rows: list[dict[str, Any]] = []
     alphas = {d["drafter"]: d["alpha"]["mean"] for d in data["drafters"]}
     for name, alpha in alphas.items():
         own = [c for c in data["choices"] if c["drafter"] == name]
-        mine = [c for c in own if c.get("tree") is None][:3] + [c for c in own if c.get("tree") is not None]
-        rows += [_row(choice, alpha, data["best"]) for choice in sorted(mine, key=lambda c: c["num_speculative_tokens"])]
+        mine = [c for c in own if c.get("tree") is None][:3] + [
+            c for c in own if c.get("tree") is not None
+        ]
+        rows += [
+            _row(choice, alpha, data["best"])
+            for choice in sorted(mine, key=lambda c: c["num_speculative_tokens"])
+        ]
     return Result("plan", data["headline"], COLUMNS, rows, data["notes"], speedup_drawer(data))
 
 
@@ -134,7 +175,8 @@ def batch_result(data: Mapping[str, Any]) -> Result:
     rows = []
     order = [drafter["drafter"] for drafter in data["drafters"]]
     for row in sorted(found["rows"], key=lambda row: order.index(row["drafter"])):
-        curve, length, speed = found["verify_ratio"][str(row["batch"])], row["num_speculative_tokens"], row["speedup"]
+        curve, length = found["verify_ratio"][str(row["batch"])], row["num_speculative_tokens"]
+        speed = row["speedup"]
         shown = {
             "drafts": str(length) if length else "none",
             "speedup": _speed(speed) if length else f"at best {speed['point']:.2f}",
@@ -143,8 +185,14 @@ def batch_result(data: Mapping[str, Any]) -> Result:
         }
         rows.append({**row, **shown, "drafter": short_name(row["drafter"])})
     notes = (
-        "verifying costs: a pass over the drafts and one token more, over a pass of one token, at that batch size",
-        f"a batch between two sizes takes the length of the larger; chosen: {short_name(found['drafter'])}, {found[KEY]}",
+        (
+            "verifying costs: a pass over the drafts and one token more, over a pass of one "
+            "token, at that batch size"
+        ),
+        (
+            "a batch between two sizes takes the length of the larger; chosen: "
+            f"{short_name(found['drafter'])}, {found[KEY]}"
+        ),
     )
     return Result("by_batch", "By batch size", columns, rows, notes, batch_drawer(data))
 
@@ -186,7 +234,8 @@ def cost_result(data: Mapping[str, Any]) -> Result:
         Column("outside\nms/round", "outside", ".2f"),
     )
     rows = [
-        {**d, "drafter": short_name(d["drafter"]), "outside": d.get("outside_ms", {}).get("fixed")} for d in data["drafters"]
+        {**d, "drafter": short_name(d["drafter"]), "outside": d.get("outside_ms", {}).get("fixed")}
+        for d in data["drafters"]
     ]
     notes = [_verify_note(curve) for curve in data.get("verify_curves", ())]
     return Result("costs", "Costs on this machine", columns, rows, notes, verify_drawer(data))
@@ -196,13 +245,19 @@ def _verify_note(curve: Mapping[str, Any]) -> str:
     """One curve in a sentence: what passes of a few lengths cost."""
     ratios = {int(n): ratio for n, ratio in curve["ratios"].items()}
     said = ", ".join(f"{n}: {ratios[n]:.2f}" for n in (2, 3, 5, 9, 17, 32) if n in ratios)
-    return f"behind {curve['context']} tokens, a target pass over so many tokens costs so many single steps: {said}"
+    return (
+        f"behind {curve['context']} tokens, a target pass over so many tokens costs so many "
+        f"single steps: {said}"
+    )
 
 
 def overlap_result(data: Mapping[str, Any]) -> Result:
     """Acceptance by workload, with the histogram of overlaps as figure."""
     workloads = list(dict.fromkeys(p["workload"] for p in data["prompts"]))
-    columns = [Column("drafter", "drafter"), *(Column(name, f"workload {name}", ".2f") for name in workloads)]
+    columns = [
+        Column("drafter", "drafter"),
+        *(Column(name, f"workload {name}", ".2f") for name in workloads),
+    ]
     columns.append(Column("correlation\nof neighbours", "autocorrelation", ".2f"))
     rows = [
         {f"workload {name}": mean for name, mean in d["alpha_by_workload"].items()}
@@ -234,28 +289,60 @@ def speedup_drawer(data: Mapping[str, Any]) -> Any:
         axes = figure.subplots()
         for look, drafter in _drawn(data):
             mine = sorted(
-                (c for c in data["choices"] if c["drafter"] == drafter["drafter"] and c.get("tree") is None),
+                (
+                    c
+                    for c in data["choices"]
+                    if c["drafter"] == drafter["drafter"] and c.get("tree") is None
+                ),
                 key=lambda c: c["num_speculative_tokens"],
             )
-            lengths, speeds = [c["num_speculative_tokens"] for c in mine], [c["speedup"] for c in mine]
-            axes.plot(lengths, [s["point"] for s in speeds], **look, label=short_name(drafter["drafter"]))
-            axes.fill_between(lengths, [s["low"] for s in speeds], [s["high"] for s in speeds], color=look["color"], alpha=0.15)
+            lengths = [c["num_speculative_tokens"] for c in mine]
+            speeds = [c["speedup"] for c in mine]
+            axes.plot(
+                lengths, [s["point"] for s in speeds], **look, label=short_name(drafter["drafter"])
+            )
+            axes.fill_between(
+                lengths,
+                [s["low"] for s in speeds],
+                [s["high"] for s in speeds],
+                color=look["color"],
+                alpha=0.15,
+            )
             formula = [np.nan if c["iid_speedup"] is None else c["iid_speedup"] for c in mine]
             axes.plot(lengths, formula, ":", color=look["color"], linewidth=1.4)
-            for tree in (c for c in data["choices"] if c["drafter"] == drafter["drafter"] and c.get("tree") is not None):
-                axes.plot([tree["num_speculative_tokens"]], [tree["speedup"]["point"]], "^", color=look["color"], markersize=10)
+            for tree in (
+                c
+                for c in data["choices"]
+                if c["drafter"] == drafter["drafter"] and c.get("tree") is not None
+            ):
+                axes.plot(
+                    [tree["num_speculative_tokens"]],
+                    [tree["speedup"]["point"]],
+                    "^",
+                    color=look["color"],
+                    markersize=10,
+                )
         axes.axhline(1, color=BLACK, linestyle="--", linewidth=1.4)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.set_xlabel("drafts a round (triangles: levels of a tree)" if trees else "drafts a round")
+        axes.set_xlabel(
+            "drafts a round (triangles: levels of a tree)" if trees else "drafts a round"
+        )
         axes.set_ylabel("speedup (dashed: break even, dotted: i.i.d.)")
-        axes.set_ylim(0, top_of((c["speedup"] for c in data["choices"]), (c["iid_speedup"] or 0.0 for c in data["choices"])))
+        axes.set_ylim(
+            0,
+            top_of(
+                (c["speedup"] for c in data["choices"]),
+                (c["iid_speedup"] or 0.0 for c in data["choices"]),
+            ),
+        )
         axes.legend()
 
     return draw
 
 
 def batch_drawer(data: Mapping[str, Any]) -> Any:
-    """Speedup of each drafter's best length against the batch size, with its interval and the break-even line."""
+    """Speedup of each drafter's best length against the batch size, with its interval and the
+    break-even line."""
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
@@ -265,7 +352,13 @@ def batch_drawer(data: Mapping[str, Any]) -> Any:
             mine = [row for row in rows if row["drafter"] == name]
             sizes, speeds = [row["batch"] for row in mine], [row["speedup"] for row in mine]
             axes.plot(sizes, [s["point"] for s in speeds], **look, label=short_name(name))
-            axes.fill_between(sizes, [s["low"] for s in speeds], [s["high"] for s in speeds], color=look["color"], alpha=0.15)
+            axes.fill_between(
+                sizes,
+                [s["low"] for s in speeds],
+                [s["high"] for s in speeds],
+                color=look["color"],
+                alpha=0.15,
+            )
         axes.axhline(1, color=BLACK, linestyle="--", linewidth=1.4)
         axes.set_xscale("log", base=2)
         sizes = sorted({row["batch"] for row in rows})
@@ -296,7 +389,9 @@ def overlap_drawer(data: Mapping[str, Any]) -> Any:
                     color=look["color"],
                     density=True,
                 )
-            places = [(i + 1, x) for i, x in enumerate(drafter["alpha_by_position"]) if x is not None]
+            places = [
+                (i + 1, x) for i, x in enumerate(drafter["alpha_by_position"]) if x is not None
+            ]
             label = short_name(drafter["drafter"])
             right.plot([p for p, _ in places], [x for _, x in places], **look, label=label)
         left.set_xlabel("overlap of target and draft law")
@@ -321,12 +416,22 @@ def verify_drawer(data: Mapping[str, Any]) -> Any:
             base = median(times[1])
             lengths = sorted(times)
             quartiles = [np.percentile(times[n], [25, 50, 75]) / base for n in lengths]
-            axes.plot(lengths, [q[1] for q in quartiles], **look, label=short_name(drafter["drafter"]))
-            axes.fill_between(lengths, [q[0] for q in quartiles], [q[2] for q in quartiles], color=look["color"], alpha=0.15)
+            axes.plot(
+                lengths, [q[1] for q in quartiles], **look, label=short_name(drafter["drafter"])
+            )
+            axes.fill_between(
+                lengths,
+                [q[0] for q in quartiles],
+                [q[2] for q in quartiles],
+                color=look["color"],
+                alpha=0.15,
+            )
         for dashes, curve in zip(("--", ":"), data.get("verify_curves", ()), strict=False):
             ratios = {int(n): ratio for n, ratio in curve["ratios"].items()}
             label = f"behind {curve['context']} tokens"
-            axes.plot(list(ratios), list(ratios.values()), dashes, color=BLACK, linewidth=1.2, label=label)
+            axes.plot(
+                list(ratios), list(ratios.values()), dashes, color=BLACK, linewidth=1.2, label=label
+            )
         axes.set_xlabel("tokens in a target pass")
         axes.set_ylabel("time over a pass of one token")
         axes.set_ylim(bottom=0)

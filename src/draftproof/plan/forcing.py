@@ -1,8 +1,9 @@
-"""Both models read one text; their laws stand side by side at every position. The one place where texts are teacher-forced.
+"""Both models read one text; their laws stand side by side at every position. The one place where
+texts are teacher-forced.
 
-Neither model generates: each reads the text once, in blocks, and sessions of several texts share a pass where the model can do
-that. `alpha_per_position` takes the overlaps; a plan takes what `acceptance.py` makes of the laws under its rule.
-"""
+Neither model generates: each reads the text once, in blocks, and sessions of several texts share a
+pass where the model can do that. `alpha_per_position` takes the overlaps; a plan takes what
+`acceptance.py` makes of the laws under its rule."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ from draftproof.models.vocabulary import align_logits
 from draftproof.plan.acceptance import Judge
 
 BLOCK = 64
-"""Positions of one text compared at a time: at 152,000 tokens a vocabulary, 40 MB for each array of float32 logits or laws."""
+"""Positions of one text compared at a time: at 152,000 tokens a vocabulary, 40 MB for each array of
+float32 logits or laws."""
 TOGETHER = 4
 """Texts in one pass."""
 
@@ -33,7 +35,8 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Text:
-    """A prompt and what followed it, as token ids. own: the target wrote the answer; a given one is no sample of its law."""
+    """A prompt and what followed it, as token ids. own: the target wrote the answer; a given one is
+    no sample of its law."""
 
     prompt: tuple[int, ...]
     answer: tuple[int, ...]
@@ -42,7 +45,8 @@ class Text:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a block of rows stands: text number, first position in its answer, and the tokens [n] that stand there."""
+    """Where a block of rows stands: text number, first position in its answer, and the tokens [n]
+    that stand there."""
 
     text: int
     first: int
@@ -51,8 +55,8 @@ class Place:
 
 @dataclass
 class Forced:
-    """One text under both models, by position. overlaps: sum of min of both laws. chances: the figures of all judges side by
-    side, one row a position."""
+    """One text under both models, by position. overlaps: sum of min of both laws. chances: the
+    figures of all judges side by side, one row a position."""
 
     overlaps: list[float] = field(default_factory=list)
     chances: list[list[float]] = field(default_factory=list)
@@ -66,7 +70,8 @@ def force(
     judges: Sequence[Judge],
     tell: Callable[[int], None] = lambda done: None,
 ) -> list[Forced]:
-    """Overlaps and chances of every text. `tell` is given the number of finished texts. UsageError: other tokens."""
+    """Overlaps and chances of every text. `tell` is given the number of finished texts. UsageError:
+    other tokens."""
     check_vocabularies(target, draft)
     found: list[Forced] = []
     for first in range(0, len(texts), TOGETHER):
@@ -86,9 +91,11 @@ def force(
 def read_blocks(
     models: Sequence[LanguageModel], texts: Sequence[Text], rows: int | None = None
 ) -> Iterator[tuple[Place, list[Array]]]:
-    """The logits [n, vocab] of every model for each block of each answer, over the first model's ids, block by block.
+    """The logits [n, vocab] of every model for each block of each answer, over the first model's
+    ids, block by block.
 
-    rows: positions in a block (BLOCK if None). Sessions are closed when the iterator ends or is closed."""
+    rows: positions in a block (BLOCK if None). Sessions are closed when the iterator ends or is
+    closed."""
     rows = BLOCK if rows is None else rows
     sessions = [[model.open() for _ in texts] for model in models]
     try:
@@ -99,15 +106,23 @@ def read_blocks(
                 for model, opened in zip(models, sessions, strict=True)
             ]
             for number, i in enumerate(live):
-                aligned = [align_logits(outputs[number].logits, models[0].vocab_size) for outputs in blocks]
+                aligned = [
+                    align_logits(outputs[number].logits, models[0].vocab_size) for outputs in blocks
+                ]
                 yield Place(i, first, texts[i].answer[first : first + rows]), aligned
     finally:
         for session in (s for opened in sessions for s in opened):
             session.close()
 
 
-def overlaps_of(laws: LawPipeline, pair: Sequence[Array], context: Sequence[int], paths: Sequence[tuple[int, ...]]) -> Floats:
-    """Overlap at each row of both models' logits [n, vocab]; at temperature 0, whether the two favourites agree."""
+def overlaps_of(
+    laws: LawPipeline,
+    pair: Sequence[Array],
+    context: Sequence[int],
+    paths: Sequence[tuple[int, ...]],
+) -> Floats:
+    """Overlap at each row of both models' logits [n, vocab]; at temperature 0, whether the two
+    favourites agree."""
     if laws.greedy:
         ours, theirs = (np.asarray(laws.greedy_tokens(rows, context, paths)) for rows in pair)
         agree: Floats = (ours == theirs).astype(np.float64)
@@ -127,11 +142,18 @@ def _judged(
     paths = [place.tokens[:i] for i in range(len(place.tokens))]
     tokens = np.asarray(place.tokens)
     if laws.greedy:
-        best: Sequence[Sequence[int]] = [[token] for token in laws.greedy_tokens(pair[1], context, paths)]
+        best: Sequence[Sequence[int]] = [
+            [token] for token in laws.greedy_tokens(pair[1], context, paths)
+        ]
         width = max(judge.width for judge in judges)
         if width > 1:
-            best = [laws.best_tokens(row, context, path, width) for row, path in zip(pair[1], paths, strict=True)]
-        return overlaps_of(laws, pair, context, paths), np.hstack([judge.guesses(best, tokens) for judge in judges])
+            best = [
+                laws.best_tokens(row, context, path, width)
+                for row, path in zip(pair[1], paths, strict=True)
+            ]
+        return overlaps_of(laws, pair, context, paths), np.hstack(
+            [judge.guesses(best, tokens) for judge in judges]
+        )
     target_laws, draft_laws = (to_numpy(laws.laws(rows, context, paths)) for rows in pair)
     laws.check()
     figures = np.hstack([judge.laws(target_laws, draft_laws, tokens) for judge in judges])
@@ -140,7 +162,10 @@ def _judged(
 
 def _pipeline(target: LanguageModel, params: SamplingParams, text: Text) -> LawPipeline:
     return LawPipeline(
-        params, num_prompt_tokens=len(text.prompt), vocab_size=target.vocab_size, eos_token_ids=target.eos_token_ids
+        params,
+        num_prompt_tokens=len(text.prompt),
+        vocab_size=target.vocab_size,
+        eos_token_ids=target.eos_token_ids,
     )
 
 

@@ -1,4 +1,5 @@
-"""The plan: every drafter at every length on the caller's prompts, foretold from one reading of texts and measured costs."""
+"""The plan: every drafter at every length on the caller's prompts, foretold from one reading of
+texts and measured costs."""
 
 from __future__ import annotations
 
@@ -29,15 +30,17 @@ MOST_TOGETHER = 256
 LONGEST_CONTEXT = 1024
 """Passes are timed at the median length of prompt and half the answer, at most this many tokens."""
 ANSWERS = 2
-"""Answers a prompt when the target samples: texts of one prompt differ, and the interval has to know by how much."""
+"""Answers a prompt when the target samples: texts of one prompt differ, and the interval has to
+know by how much."""
 Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
 class Foretold:
-    """One candidate's part of the plan. alpha: mean overlap per drafted position. by_position: mean overlap of each eighth of
-    the answers. by_workload: mean overlap. share_drafted: of positions at which it has anything to propose.
-    asked: the chain lengths that were asked for, of which a tree of its own has the shorter ones only."""
+    """One candidate's part of the plan. alpha: mean overlap per drafted position. by_position: mean
+    overlap of each eighth of the answers. by_workload: mean overlap. share_drafted: of positions at
+    which it has anything to propose. asked: the chain lengths that were asked for, of which a tree
+    of its own has the shorter ones only."""
 
     candidate: Candidate
     traces: tuple[Trace, ...]
@@ -53,8 +56,9 @@ class Foretold:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything foretold, and what it was foretold from. prompts: one entry a text, so a prompt with two answers is there
-    twice. larger: the same at each further batch size. verify: context -> T(n) / T(1) up to 32 tokens, at the first size."""
+    """Everything foretold, and what it was foretold from. prompts: one entry a text, so a prompt
+    with two answers is there twice. larger: the same at each further batch size. verify: context ->
+    T(n) / T(1) up to 32 tokens, at the first size."""
 
     prompts: tuple[Encoded, ...]
     texts: tuple[Text, ...]
@@ -72,7 +76,8 @@ class Plan:
 
     @property
     def best(self) -> Choice | None:
-        """The fastest choice whose interval stays above 1; None when there is none: then speculation is not recommended."""
+        """The fastest choice whose interval stays above 1; None when there is none: then
+        speculation is not recommended."""
         return next((choice for choice in self.choices if choice.speedup.low >= 1), None)
 
     def of(self, choice: Choice) -> Foretold:
@@ -91,16 +96,20 @@ def make_plan(
     batch: int | Sequence[int] = 1,
     answers: int | None = None,
 ) -> Plan:
-    """Write or take the answers, read them with every drafter, time the machine in between, foretell.
+    """Write or take the answers, read them with every drafter, time the machine in between,
+    foretell.
 
-    lengths: of chains; a candidate with a tree has the tree's depth. batch: sequences decoded together; of several, ascending,
-    the first is the plan's own and the others are in `larger`. answers: of each prompt, by default 1 when greedy and ANSWERS
-    when sampled. UsageError: no candidate, no prompt, a length below 1, a drafter or rule that cannot be foretold, or prompts
+    lengths: of chains; a candidate with a tree has the tree's depth. batch: sequences decoded
+    together; of several, ascending, the first is the plan's own and the others are in `larger`.
+    answers: of each prompt, by default 1 when greedy and ANSWERS when sampled. UsageError: no
+    candidate, no prompt, a length below 1, a drafter or rule that cannot be foretold, or prompts
     that leave nothing to predict."""
     sizes = (batch,) if isinstance(batch, int) else tuple(batch)
     if not candidates or not prompts:
         raise UsageError("a plan needs at least one drafter and one prompt")
-    check_request(lengths, sizes, all(candidate.config.shape is not None for candidate in candidates))
+    check_request(
+        lengths, sizes, all(candidate.config.shape is not None for candidate in candidates)
+    )
     _check_candidates(candidates, target, params, sizes)
     each = answers or (1 if params.temperature == 0 else ANSWERS)
     lengths, longest = sorted(set(lengths)), max(lengths)
@@ -121,7 +130,10 @@ def make_plan(
         repeated, texts = _texts(target, prompts, params, each, steps)
         visit()
         own = [candidate.lengths(target, lengths) for candidate in candidates]
-        readings = [_read(c, target, texts, params, mine, steps.begin()) for c, mine in zip(candidates, own, strict=True)]
+        readings = [
+            _read(c, target, texts, params, mine, steps.begin())
+            for c, mine in zip(candidates, own, strict=True)
+        ]
         visit()
     finally:
         for timer in timers:
@@ -131,18 +143,25 @@ def make_plan(
     for place, (candidate, mine) in enumerate(zip(candidates, readings, strict=True)):
         tell(f"timing rounds, {candidate.short}", place, len(candidates))
         first = found[place]
-        outside = tried_outside(candidate, target, _nearest(texts, first[0].context), params, max(own[place]))
+        outside = tried_outside(
+            candidate, target, _nearest(texts, first[0].context), params, max(own[place])
+        )
         for size, visits in zip(sizes, found[place :: len(candidates)], strict=True):
             costs = _costs(candidate, target, visits, outside)
             made = _foretell(candidate, mine, costs, repeated, own[place])
             drafters[size].append(replace(made, asked=tuple(lengths)))
     curves = survey(target, texts, LONGEST_CONTEXT, steps.begin(), batch=sizes[0])
-    plans = [Plan(tuple(repeated), tuple(texts), params, tuple(drafters[size]), size) for size in sizes]
+    plans = [
+        Plan(tuple(repeated), tuple(texts), params, tuple(drafters[size]), size) for size in sizes
+    ]
     return replace(plans[0], larger=tuple(plans[1:]), verify=curves)
 
 
 def _check_candidates(
-    candidates: Sequence[Candidate], target: LanguageModel, params: SamplingParams, sizes: Sequence[int]
+    candidates: Sequence[Candidate],
+    target: LanguageModel,
+    params: SamplingParams,
+    sizes: Sequence[int],
 ) -> None:
     for candidate in candidates:
         candidate.check(target, params)
@@ -151,7 +170,8 @@ def _check_candidates(
 
 
 class _Steps:
-    """Numbers the steps of a plan in what is told, as every step has a count of its own: "2/6 the target writes answers"."""
+    """Numbers the steps of a plan in what is told, as every step has a count of its own: "2/6 the
+    target writes answers"."""
 
     def __init__(self, progress: Progress, total: int) -> None:
         self.progress, self.total, self.number = progress, total, 0
@@ -171,7 +191,8 @@ def _read(
     lengths: Sequence[int],
     tell: Progress,
 ) -> Readings | Walked:
-    """What the texts say of a drafter, with the work done here, where it is told of, and not when it is asked for."""
+    """What the texts say of a drafter, with the work done here, where it is told of, and not when
+    it is asked for."""
     if candidate.chooses:
         return walk_texts(candidate, target, texts, params, tell)
     readings = candidate.read(target, texts, params, max(lengths), tell)
@@ -180,14 +201,25 @@ def _read(
 
 
 def check_request(lengths: Sequence[int], sizes: Sequence[int], trees_alone: bool) -> None:
-    """UsageError for lengths or batch sizes that cannot be planned. trees_alone: all drafters have a tree of their own."""
+    """UsageError for lengths or batch sizes that cannot be planned. trees_alone: all drafters have
+    a tree of their own."""
     if not lengths or min(lengths) < 1 or max(lengths) > MOST_NODES:
         raise UsageError(f"draft lengths go from 1 to {MOST_NODES}, got {list(lengths)}")
-    if not sizes or list(sizes) != sorted(set(sizes)) or not 1 <= sizes[0] <= sizes[-1] <= MOST_TOGETHER:
+    if (
+        not sizes
+        or list(sizes) != sorted(set(sizes))
+        or not 1 <= sizes[0] <= sizes[-1] <= MOST_TOGETHER
+    ):
         said = ", ".join(map(str, sizes))
-        raise UsageError(f"batch is {said}; allowed: 1 to {MOST_TOGETHER} sequences, or several such numbers that ascend")
+        raise UsageError(
+            f"batch is {said}; allowed: 1 to {MOST_TOGETHER} sequences, or several such "
+            "numbers that ascend"
+        )
     if len(sizes) > 1 and trees_alone:
-        raise UsageError("several batch sizes make a schedule of draft lengths, and these drafters have trees: give one size")
+        raise UsageError(
+            "several batch sizes make a schedule of draft lengths, and these drafters "
+            "have trees: give one size"
+        )
 
 
 def _timers(
@@ -197,23 +229,33 @@ def _timers(
     params: SamplingParams,
     longest: int,
 ) -> list[PassTimer]:
-    """Passes are timed at the median context: a prompt and half its answer, which need not be known for that."""
+    """Passes are timed at the median context: a prompt and half its answer, which need not be known
+    for that."""
     half = [(len(p.answer_ids) or params.max_tokens or 2) // 2 for p in prompts]
-    length = min(int(np.median([len(p.ids) + h for p, h in zip(prompts, half, strict=True)])), LONGEST_CONTEXT)
+    length = min(
+        int(np.median([len(p.ids) + h for p, h in zip(prompts, half, strict=True)])),
+        LONGEST_CONTEXT,
+    )
     ids = [token for p in prompts for token in p.ids]
     context = [ids[i % len(ids)] for i in range(length)]
     timers = []
     for batch, candidate in timed:
         most = max(longest, candidate.most_nodes, candidate.drafter(target).most_read(longest)) + 1
         draft = candidate.passes_of(target)
-        limits = [model.max_length for model in (target, draft) if model is not None and model.max_length is not None]
+        limits = [
+            model.max_length
+            for model in (target, draft)
+            if model is not None and model.max_length is not None
+        ]
         here = min([length, *(max(limit - most, limit // 2) for limit in limits)])
         most = min([most, *(limit - here for limit in limits)])
         timers.append(PassTimer(target, context[:here], most, draft, batch=batch))
     return timers
 
 
-def _costs(candidate: Candidate, target: LanguageModel, visits: Sequence[PassTimes], outside: Outside) -> Costs:
+def _costs(
+    candidate: Candidate, target: LanguageModel, visits: Sequence[PassTimes], outside: Outside
+) -> Costs:
     """What a draft costs outside passes is the draft step of a head."""
     if not candidate.drafter(target).wants.hidden:
         return Costs(tuple(visits), outside)
@@ -225,26 +267,44 @@ def _nearest(texts: Sequence[Text], context: int) -> Text:
 
 
 def _texts(
-    target: LanguageModel, prompts: Sequence[Encoded], params: SamplingParams, each: int, steps: _Steps
+    target: LanguageModel,
+    prompts: Sequence[Encoded],
+    params: SamplingParams,
+    each: int,
+    steps: _Steps,
 ) -> tuple[list[Encoded], list[Text]]:
-    """Given answers where there are some, `each` of the target's own elsewhere, with the prompt of every text. An answer of one
-    token tells nothing."""
+    """Given answers where there are some, `each` of the target's own elsewhere, with the prompt of
+    every text. An answer of one token tells nothing."""
     repeated = [p for p in prompts for _ in range(1 if p.answer_ids else each)]
     missing = [p.ids for p in repeated if not p.answer_ids]
     written: Iterator[Text] = iter(())
     if missing:
         tell = steps.begin()
         written = iter(
-            write_answers(target, missing, params, lambda done: tell("the target writes answers", done, len(missing)))
+            write_answers(
+                target,
+                missing,
+                params,
+                lambda done: tell("the target writes answers", done, len(missing)),
+            )
         )
-    texts = [Text(p.ids, p.answer_ids, own=False) if p.answer_ids else next(written) for p in repeated]
+    texts = [
+        Text(p.ids, p.answer_ids, own=False) if p.answer_ids else next(written) for p in repeated
+    ]
     if max(len(text.answer) for text in texts) < 2:
-        raise UsageError("every answer ends with its first token, so there is nothing to speculate on; give other prompts")
+        raise UsageError(
+            "every answer ends with its first token, so there is nothing to speculate "
+            "on; give other prompts"
+        )
     return repeated, texts
 
 
 def _foretell(
-    candidate: Candidate, readings: Readings | Walked, costs: Costs, prompts: Sequence[Encoded], lengths: Sequence[int]
+    candidate: Candidate,
+    readings: Readings | Walked,
+    costs: Costs,
+    prompts: Sequence[Encoded],
+    lengths: Sequence[int],
 ) -> Foretold:
     numbers = [next(i for i, other in enumerate(prompts) if other is p) for p in prompts]
     if isinstance(readings, Walked):
@@ -258,7 +318,11 @@ def _foretell(
         method, name = candidate.config.method, candidate.name
         choices = tuple(predict(method, name, one, k, costs, alpha.point) for k, one in recorded)
     by_workload = {
-        name: _mean(np.concatenate([t.overlaps for t, p in zip(first, prompts, strict=True) if p.item.workload == name]))
+        name: _mean(
+            np.concatenate(
+                [t.overlaps for t, p in zip(first, prompts, strict=True) if p.item.workload == name]
+            )
+        )
         for name in dict.fromkeys(p.item.workload for p in prompts)
     }
     share = (
@@ -281,9 +345,11 @@ def _foretell(
 
 
 def mean_overlap(traces: Sequence[Trace], prompts: Sequence[int] | None = None) -> Interval:
-    """Mean overlap per drafted position with its interval over resampled prompts; 0 when nothing was ever drafted.
+    """Mean overlap per drafted position with its interval over resampled prompts; 0 when nothing
+    was ever drafted.
 
-    prompts: the number of each trace's prompt, as several answers of one are no independent evidence; None: one each."""
+    prompts: the number of each trace's prompt, as several answers of one are no independent
+    evidence; None: one each."""
     numbers = range(len(traces)) if prompts is None else prompts
     _, group = np.unique(np.asarray(list(numbers)), return_inverse=True)
     sums = np.bincount(group, weights=[np.nansum(t.overlaps) for t in traces])
@@ -299,7 +365,9 @@ def mean_overlap(traces: Sequence[Trace], prompts: Sequence[int] | None = None) 
 def _eighths(traces: Sequence[Trace]) -> list[np.ndarray]:
     """Overlaps by place in the answer, in eight equal stretches of the longest one."""
     width = max(1, -(-max(len(t.overlaps) for t in traces) // 8))
-    return [np.concatenate([t.overlaps[i * width : (i + 1) * width] for t in traces]) for i in range(8)]
+    return [
+        np.concatenate([t.overlaps[i * width : (i + 1) * width] for t in traces]) for i in range(8)
+    ]
 
 
 def _mean(values: np.ndarray) -> float | None:

@@ -1,8 +1,10 @@
-"""Tokens per round and speedup of one drafter at one draft length, from traces and costs, with two intervals.
+"""Tokens per round and speedup of one drafter at one draft length, from traces and costs, with two
+intervals.
 
-`speedup` is what one more run on these very prompts may show, nominally 90% of the time: another text of the same prompts where
-texts are sampled, and a machine that has drifted as much as it did between the visits of the timing. `other_prompts` is for as
-many other prompts of the kind: prompts resampled as well.
+`speedup` is what one more run on these very prompts may show, nominally 90% of the time: another
+text of the same prompts where texts are sampled, and a machine that has drifted as much as it did
+between the visits of the timing. `other_prompts` is for as many other prompts of the kind: prompts
+resampled as well.
 """
 
 from __future__ import annotations
@@ -25,9 +27,10 @@ PLAYS = 24
 
 @dataclass(frozen=True)
 class Choice:
-    """A drafter with a draft length. speedup: plain time per token over speculative, after the first round. iid_speedup: the
-    textbook formula at the mean overlap, same costs; None where there is no one length. tree: the shape's parents, None for a
-    chain. chosen: length and drafter are chosen round by round, up to `num_speculative_tokens`."""
+    """A drafter with a draft length. speedup: plain time per token over speculative, after the
+    first round. iid_speedup: the textbook formula at the mean overlap, same costs; None where there
+    is no one length. tree: the shape's parents, None for a chain. chosen: length and drafter are
+    chosen round by round, up to `num_speculative_tokens`."""
 
     method: str
     drafter: str
@@ -47,18 +50,22 @@ class Choice:
 
     @property
     def shape(self) -> str:
-        """`4 drafts`, `tree 2,2,1` (children per level) or, where levels are uneven, `tree of 9, 4 levels`."""
+        """`4 drafts`, `tree 2,2,1` (children per level) or, where levels are uneven, `tree of 9, 4
+        levels`."""
         if self.chosen:
             return f"up to {self.num_speculative_tokens} drafts"
         if self.tree is not None:
             return f"tree {tree_text(self.tree)}"
-        return f"{self.num_speculative_tokens} draft" + ("" if self.num_speculative_tokens == 1 else "s")
+        return f"{self.num_speculative_tokens} draft" + (
+            "" if self.num_speculative_tokens == 1 else "s"
+        )
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """Traces of one drafter. prompts: the number of each trace's prompt; several answers of one have the same. draft_passes:
-    drafting passes of a round with 0, 1, ... drafted tokens, None for a chain."""
+    """Traces of one drafter. prompts: the number of each trace's prompt; several answers of one
+    have the same. draft_passes: drafting passes of a round with 0, 1, ... drafted tokens, None for
+    a chain."""
 
     traces: Sequence[Trace]
     prompts: Sequence[int]
@@ -66,12 +73,16 @@ class Recorded:
     tree: tuple[int, ...] | None = None
 
 
-def predict(method: str, drafter: str, recorded: Recorded, k: int, costs: Costs, alpha: float) -> Choice:
+def predict(
+    method: str, drafter: str, recorded: Recorded, k: int, costs: Costs, alpha: float
+) -> Choice:
     """Foretell k drafts (for a tree: levels) a round. alpha: the mean overlap, for the formula."""
     expected = [expect(trace, k) for trace in recorded.traces]
     rounds = sum(e.num_rounds for e in expected)
     point = speedup(expected, costs, recorded.draft_passes)
-    interval, others = spread_of(recorded.prompts, *_played(recorded, k, costs), costs, costs.plain_seconds(), point)
+    interval, others = spread_of(
+        recorded.prompts, *_played(recorded, k, costs), costs, costs.plain_seconds(), point
+    )
     iid = float(expected_speedup(alpha, k, costs.cost_ratio, float(costs.curve()(k + 1))))
     shares = round_shares(expected, costs, recorded.draft_passes)
     tokens = sum(e.num_tokens for e in expected) / rounds
@@ -79,18 +90,24 @@ def predict(method: str, drafter: str, recorded: Recorded, k: int, costs: Costs,
 
 
 def speedup(expected: Sequence[Expected], costs: Costs, draft_passes: Any = None) -> float:
-    """Plain seconds over speculative seconds for the tokens after every text's first round; 1 when there are none."""
+    """Plain seconds over speculative seconds for the tokens after every text's first round; 1 when
+    there are none."""
     tokens = sum(e.num_tokens - e.first_tokens for e in expected)
     seconds = sum(_seconds(e, costs, draft_passes) for e in expected)
     return tokens * costs.plain_seconds() / seconds if seconds > 0 else 1.0
 
 
 def _seconds(run: Expected, costs: Costs, draft_passes: Any) -> float:
-    return float(run.by_drafts @ _round_seconds(costs, len(run.by_drafts), draft_passes)) + costs.catch_up * run.catch_ups
+    return (
+        float(run.by_drafts @ _round_seconds(costs, len(run.by_drafts), draft_passes))
+        + costs.catch_up * run.catch_ups
+    )
 
 
 def _round_seconds(costs: Costs, count: int, draft_passes: Any) -> Any:
-    return costs.round_seconds(count - 1, None if draft_passes is None else np.asarray(draft_passes)[:count])
+    return costs.round_seconds(
+        count - 1, None if draft_passes is None else np.asarray(draft_passes)[:count]
+    )
 
 
 def _played(recorded: Recorded, k: int, costs: Costs) -> tuple[Floats, Floats]:
@@ -98,31 +115,47 @@ def _played(recorded: Recorded, k: int, costs: Costs) -> tuple[Floats, Floats]:
     rng = np.random.default_rng(SEED)
     plays = [[play(trace, k, rng) for _ in range(PLAYS)] for trace in recorded.traces]
     tokens = np.array([[p.num_tokens - p.first_tokens for p in runs] for runs in plays])
-    return tokens, np.array([[_seconds(p, costs, recorded.draft_passes) for p in runs] for runs in plays])
+    return tokens, np.array(
+        [[_seconds(p, costs, recorded.draft_passes) for p in runs] for runs in plays]
+    )
 
 
 def spread_of(
-    prompts: Sequence[int], tokens: Floats, seconds: Floats, costs: Costs, plain: float, point: float
+    prompts: Sequence[int],
+    tokens: Floats,
+    seconds: Floats,
+    costs: Costs,
+    plain: float,
+    point: float,
 ) -> tuple[Interval, Mapping[str, float]]:
-    """The speedup `point` with the percentiles of runs on these prompts, and those of runs on as many others.
+    """The speedup `point` with the percentiles of runs on these prompts, and those of runs on as
+    many others.
 
-    prompts: the number of each text's prompt. tokens, seconds: of runs [texts, runs], where plain decoding takes `plain` a
-    token. A run takes one text of each prompt and one of its plays; its machine differs from the timings by their drift, once
-    for the visits' own mean and once for the run."""
+    prompts: the number of each text's prompt. tokens, seconds: of runs [texts, runs], where plain
+    decoding takes `plain` a token. A run takes one text of each prompt and one of its plays; its
+    machine differs from the timings by their drift, once for the visits' own mean and once for the
+    run."""
     rng = np.random.default_rng(SEED)
     groups = [np.flatnonzero(np.asarray(prompts) == p) for p in dict.fromkeys(prompts)]
     seconds = _widened(seconds, groups)
-    machine = np.exp(costs.drift() * np.sqrt(1 + 1 / len(costs.visits)) * rng.standard_normal(RESAMPLES))
+    machine = np.exp(
+        costs.drift() * np.sqrt(1 + 1 / len(costs.visits)) * rng.standard_normal(RESAMPLES)
+    )
     here = np.stack([rng.choice(group, RESAMPLES) for group in groups], axis=1)
     picks = rng.integers(len(groups), size=here.shape)
     elsewhere = np.take_along_axis(here, picks, axis=1)
-    (low, high), (least, most) = (_percentiles(tokens, seconds, which, rng, machine, plain) for which in (here, elsewhere))
-    return Interval(point, min(low, point), max(high, point)), {"low": min(least, point), "high": max(most, point)}
+    (low, high), (least, most) = (
+        _percentiles(tokens, seconds, which, rng, machine, plain) for which in (here, elsewhere)
+    )
+    return Interval(point, min(low, point), max(high, point)), {
+        "low": min(least, point),
+        "high": max(most, point),
+    }
 
 
 def _widened(seconds: Any, groups: Sequence[Any]) -> Any:
-    """Seconds [texts, plays] with the texts of a prompt further apart: S of them spread less about their mean than a new one
-    will, in variance by (S - 1) to (S + 1)."""
+    """Seconds [texts, plays] with the texts of a prompt further apart: S of them spread less about
+    their mean than a new one will, in variance by (S - 1) to (S + 1)."""
     wider = seconds.copy()
     for group in groups:
         if len(group) > 1:
@@ -142,8 +175,11 @@ def _percentiles(
     return percentiles(machine[kept] * gained[kept] / spent[kept]) if kept.any() else (1.0, 1.0)
 
 
-def round_shares(expected: Sequence[Expected], costs: Costs, draft_passes: Any = None) -> dict[str, float]:
-    """Of an average round after the first, in units of a target step: draft, verify beyond one token, outside forwards."""
+def round_shares(
+    expected: Sequence[Expected], costs: Costs, draft_passes: Any = None
+) -> dict[str, float]:
+    """Of an average round after the first, in units of a target step: draft, verify beyond one
+    token, outside forwards."""
     by_drafts = np.zeros(max(len(e.by_drafts) for e in expected))
     for one in expected:
         by_drafts[: len(one.by_drafts)] += one.by_drafts
@@ -152,7 +188,12 @@ def round_shares(expected: Sequence[Expected], costs: Costs, draft_passes: Any =
     weights, counts = by_drafts / by_drafts.sum(), np.arange(len(by_drafts))
     steps = counts if draft_passes is None else np.asarray(draft_passes)[: len(by_drafts)]
     verify = float(weights @ costs.curve()(counts + 1)) - 1
-    catching = costs.catch_up * sum(e.catch_ups for e in expected) / by_drafts.sum() / costs.target_step
+    catching = (
+        costs.catch_up * sum(e.catch_ups for e in expected) / by_drafts.sum() / costs.target_step
+    )
     draft = float(weights @ steps) * costs.cost_ratio + catching
-    whole = float(weights @ _round_seconds(costs, len(by_drafts), draft_passes)) / costs.target_step + catching
+    whole = (
+        float(weights @ _round_seconds(costs, len(by_drafts), draft_passes)) / costs.target_step
+        + catching
+    )
     return {"draft": draft, "verify": verify, "outside": whole - 1 - verify - draft}

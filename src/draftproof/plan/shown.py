@@ -1,7 +1,8 @@
-"""What the target's passes over a recorded text show a drafter: hidden states, its best ids, and its laws at every token.
+"""What the target's passes over a recorded text show a drafter: hidden states, its best ids, and
+its laws at every token.
 
-One reading of the text in place of the passes that verified it: what a drafter that works on the target's states is told, round
-by round, is cut from here.
+One reading of the text in place of the passes that verified it: what a drafter that works on the
+target's states is told, round by round, is cut from here.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ BLOCK = 64
 
 @dataclass
 class Shown:
-    """One text under the target. hidden: layer id -> [len - 1, width]. top_ids: [n, count], after the prompt and after every
-    token of the answer but the last. laws: [vocab] each, before every token of the answer; empty unless asked for."""
+    """One text under the target. hidden: layer id -> [len - 1, width]. top_ids: [n, count], after
+    the prompt and after every token of the answer but the last. laws: [vocab] each, before every
+    token of the answer; empty unless asked for."""
 
     text: Text
     hidden: Mapping[int, Array] = field(default_factory=dict)
@@ -36,8 +38,8 @@ class Shown:
     laws: list[NDArray[Any]] = field(default_factory=list)
 
     def before(self, place: int) -> Observation:
-        """What a drafter is told once the answer's first `place` tokens are committed, the last of them still unread, after it
-        was told so for `place` - 1."""
+        """What a drafter is told once the answer's first `place` tokens are committed, the last of
+        them still unread, after it was told so for `place` - 1."""
         end = len(self.text.prompt) + place - 1
         begin = 0 if place == 1 else end - 1
         whole = (*self.text.prompt, *self.text.answer)
@@ -53,8 +55,8 @@ class Shown:
 
 
 def show(target: LanguageModel, text: Text, wants: Wants, laws: LawPipeline | None = None) -> Shown:
-    """Read `text` for a drafter that wants `wants`; nothing is read when nothing is wanted. laws: what makes the target's laws,
-    None when they are not needed."""
+    """Read `text` for a drafter that wants `wants`; nothing is read when nothing is wanted. laws:
+    what makes the target's laws, None when they are not needed."""
     found = Shown(text)
     if not (wants.hidden or wants.top_ids or laws):
         return found

@@ -1,8 +1,8 @@
 """T(n) / T(1) for n = 1 .. 32 at the context lengths that the texts meet.
 
-Predictions rest on passes as long as the drafts that were asked for, at the median context. This goes on from there: what
-longer drafts would cost to verify, and whether that depends on how far a text has come. One short visit a context, so its
-figures are for reading, with no interval.
+Predictions rest on passes as long as the drafts that were asked for, at the median context. This
+goes on from there: what longer drafts would cost to verify, and whether that depends on how far a
+text has come. One short visit a context, so its figures are for reading, with no interval.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ NEAR = 1.25
 
 
 def contexts_met(texts: Sequence[Text], most: int) -> tuple[int, ...]:
-    """Tokens before a pass, near the shortest and the longest of a reading of `texts`: the tenth percentile of the prompts'
-    lengths and the ninetieth of the texts', at most `most`; their mean alone where they are near each other."""
+    """Tokens before a pass, near the shortest and the longest of a reading of `texts`: the tenth
+    percentile of the prompts' lengths and the ninetieth of the texts', at most `most`; their mean
+    alone where they are near each other."""
     begin = float(np.percentile([len(text.prompt) for text in texts], 10))
     end = float(np.percentile([len(text.prompt) + len(text.answer) for text in texts], 90))
     low, high = (max(1, min(round(length), most)) for length in (begin, end))
@@ -39,7 +40,8 @@ def survey(
     *,
     batch: int = 1,
 ) -> dict[int, VerifyCurve]:
-    """Context length -> T(n) / T(1) of target passes over 1 .. 32 tokens behind it, fewer where the model's context ends.
+    """Context length -> T(n) / T(1) of target passes over 1 .. 32 tokens behind it, fewer where the
+    model's context ends.
 
     most: tokens of the longest context; tell: told of every context; batch: sequences in a pass."""
     if target.max_length is not None:
@@ -48,7 +50,11 @@ def survey(
     ids = [token for text in texts for token in (*text.prompt, *text.answer)]
     for place, length in enumerate(lengths):
         tell(f"timing passes of up to {LONGEST_PASS} tokens", place, len(lengths))
-        longest = LONGEST_PASS if target.max_length is None else min(LONGEST_PASS, target.max_length - length)
+        longest = (
+            LONGEST_PASS
+            if target.max_length is None
+            else min(LONGEST_PASS, target.max_length - length)
+        )
         timer = PassTimer(target, [ids[i % len(ids)] for i in range(length)], longest, batch=batch)
         try:
             found[length] = Costs((timer.visit(REPEATS),)).curve()

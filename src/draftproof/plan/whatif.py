@@ -1,4 +1,5 @@
-"""What a draft would bring, asked with numbers instead of models: from acceptance, cost, and a card or a verify curve."""
+"""What a draft would bring, asked with numbers instead of models: from acceptance, cost, and a card
+or a verify curve."""
 
 from __future__ import annotations
 
@@ -30,18 +31,25 @@ def what_if(
 ) -> dict[str, Any]:
     """A plan document from numbers; intervals are points, because nothing was measured.
 
-    cost_ratio: draft step over target step; with a card the roofline model gives one if None. curve: T(n)/T(1); without a
-    card and a curve verification is taken as free, and a note says so. batch: sequences decoded together; several, ascending,
-    give the length at each of them under `by_batch`."""
+    cost_ratio: draft step over target step; with a card the roofline model gives one if None.
+    curve: T(n)/T(1); without a card and a curve verification is taken as free, and a note says so.
+    batch: sequences decoded together; several, ascending, give the length at each of them under
+    `by_batch`."""
     sizes = (batch,) if isinstance(batch, int) else tuple(batch)
     found = [
-        _at_one_size(alpha, cost_ratio, lengths, size, context, card_name, target_shape, draft_shape, curve) for size in sizes
+        _at_one_size(
+            alpha, cost_ratio, lengths, size, context, card_name, target_shape, draft_shape, curve
+        )
+        for size in sizes
     ]
     if len(found) == 1:
         return found[0]
     schedule = by_batch({size: one["choices"] for size, one in zip(sizes, found, strict=True)})
     ratios = {str(size): one["verify_ratio"] for size, one in zip(sizes, found, strict=True)}
-    said = {"headline": scheduled_headline(schedule, "such a draft"), "by_batch": schedule | {"verify_ratio": ratios}}
+    said = {
+        "headline": scheduled_headline(schedule, "such a draft"),
+        "by_batch": schedule | {"verify_ratio": ratios},
+    }
     return found[0] | said
 
 
@@ -57,7 +65,9 @@ def _at_one_size(
     curve: VerifyCurve | None,
 ) -> dict[str, Any]:
     checked_length("batch", batch, least=1)
-    setting = BatchModel(card(card_name), model(target_shape), model(draft_shape)) if card_name else None
+    setting = (
+        BatchModel(card(card_name), model(target_shape), model(draft_shape)) if card_name else None
+    )
     cost = cost_ratio
     if cost is None:
         cost = float(setting.cost_ratio(batch, context)) if setting else 0.0
@@ -66,7 +76,11 @@ def _at_one_size(
     choices.sort(key=lambda choice: -choice["speedup"]["point"])
     best = choices[0] if choices[0]["speedup"]["point"] > 1 else None
     k, speed = choices[0]["num_speculative_tokens"], choices[0]["speedup"]["point"]
-    said = f"{k} drafts a round: {speed:.2f}x" if best else f"do not speculate: at best {speed:.2f}x ({k} drafts)"
+    said = (
+        f"{k} drafts a round: {speed:.2f}x"
+        if best
+        else f"do not speculate: at best {speed:.2f}x ({k} drafts)"
+    )
     return {
         "format": "draftproof.plan",
         "version": 1,
@@ -98,7 +112,9 @@ def _at_one_size(
     }
 
 
-def _verify(n: int, setting: BatchModel | None, curve: VerifyCurve | None, batch: int, context: int) -> float:
+def _verify(
+    n: int, setting: BatchModel | None, curve: VerifyCurve | None, batch: int, context: int
+) -> float:
     if curve is not None:
         return float(curve(n))
     return float(setting.verify_ratio(batch, context, n)) if setting else 1.0
@@ -120,15 +136,29 @@ def _choice(alpha: float, k: int, cost: float, verify: float) -> dict[str, Any]:
 
 
 def _notes(
-    setting: BatchModel | None, curve: VerifyCurve | None, given: float | None, cost: float, batch: int, context: int
+    setting: BatchModel | None,
+    curve: VerifyCurve | None,
+    given: float | None,
+    cost: float,
+    batch: int,
+    context: int,
 ) -> list[str]:
     if curve is not None:
         said = ["verification costs as the given curve says"]
     elif setting is not None:
-        said = [f"roofline model of {setting.card.name}, {setting.target.name}, batch {batch}, {context} tokens of context"]
+        said = [
+            (
+                f"roofline model of {setting.card.name}, {setting.target.name}, batch "
+                f"{batch}, {context} tokens of context"
+            )
+        ]
     else:
         said = ["verification is taken as free, which it is not: give --card or --verify-curve"]
     if given is None:
-        source = f"the card's roofline model for {setting.draft.name}" if setting else "none given, so drafting is free"
+        source = (
+            f"the card's roofline model for {setting.draft.name}"
+            if setting
+            else "none given, so drafting is free"
+        )
         said.append(f"cost ratio {cost:.3f}: {source}")
     return said

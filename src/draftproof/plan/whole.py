@@ -1,4 +1,5 @@
-"""A whole plan in one call: candidates with their draft models, prompts with their later turns, one document."""
+"""A whole plan in one call: candidates with their draft models, prompts with their later turns, one
+document."""
 
 from __future__ import annotations
 
@@ -32,16 +33,27 @@ def plan_speculation(
     drafts: DraftModels | None = None,
     progress: Any = lambda what, done, total: None,
 ) -> dict[str, Any]:
-    """Predict what the drafters of `configs` would bring to `target` on these prompts: the document that `plan --out` writes.
+    """Predict what the drafters of `configs` would bring to `target` on these prompts: the document
+    that `plan --out` writes.
 
-    lengths: of the drafts to predict. trees: shapes for the drafters that take one. batch: how many texts are decoded together.
-    answers: texts the target writes for each prompt. turns: as in `draftproof.bench.benchmark`. drafts: what loads draft models
-    by name. UsageError before anything is read."""
+    lengths: of the drafts to predict. trees: shapes for the drafters that take one. batch: how many
+    texts are decoded together. answers: texts the target writes for each prompt. turns: as in
+    `draftproof.bench.benchmark`. drafts: what loads draft models by name. UsageError before
+    anything is read."""
     check_asked(configs, [prompt.item for prompt in prompts], lengths, batch, answers, turns)
     candidates = candidates_of(configs, trees, DraftModels() if drafts is None else drafts)
     if turns == "all":
         prompts = with_later_turns(prompts, target, params, progress)
-    made = make_plan(target, candidates, prompts, params, lengths, progress=progress, batch=batch, answers=answers)
+    made = make_plan(
+        target,
+        candidates,
+        prompts,
+        params,
+        lengths,
+        progress=progress,
+        batch=batch,
+        answers=answers,
+    )
     loaded = {c.name: c.draft for c in candidates if c.draft is not None}
     hashes = model_hashes(target, loaded, {c.name: c.drafter(target) for c in candidates})
     return plan_document(made, provenance(target, seed=params.seed) | {"model_hashes": hashes})
@@ -59,10 +71,15 @@ def check_asked(
     check_turns(turns)
     check_request(lengths, batch, all(config.shape is not None for config in configs))
     if answers is not None and all(item.answer for item in items):
-        raise UsageError("--answers counts texts that the target writes, and the file gives an answer to every prompt")
+        raise UsageError(
+            "--answers counts texts that the target writes, and the file gives an answer "
+            "to every prompt"
+        )
 
 
-def candidates_of(configs: Sequence[SpeculativeConfig], trees: Sequence[str], drafts: DraftModels) -> list[Candidate]:
+def candidates_of(
+    configs: Sequence[SpeculativeConfig], trees: Sequence[str], drafts: DraftModels
+) -> list[Candidate]:
     """Candidates with their draft models loaded; trees go to those that take them."""
     found = []
     for config in configs:

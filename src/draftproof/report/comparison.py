@@ -1,6 +1,8 @@
-"""Several results of plan and bench held against each other: what was foretold beside what was measured, and runs side by side.
+"""Several results of plan and bench held against each other: what was foretold beside what was
+measured, and runs side by side.
 
-Works on the documents alone, as their files hold them; results that have nothing in common bring no table.
+Works on the documents alone, as their files hold them; results that have nothing in common bring no
+table.
 """
 
 from __future__ import annotations
@@ -18,19 +20,33 @@ if TYPE_CHECKING:
 Named = tuple[str, Mapping[str, Any]]
 BENCH, PLAN = "draftproof.bench", "draftproof.plan"
 FREE = ("num_speculative_tokens", "tree", "costs")
-"""Keys of a configuration that do not belong to the drafter: its length and shape are compared apart."""
-TOLD = ("target", "draft", "dtype", "device", "gpu", "processor", "threads", "commit", "torch", "transformers")
+"""Keys of a configuration that do not belong to the drafter: its length and shape are compared
+apart."""
+TOLD = (
+    "target",
+    "draft",
+    "dtype",
+    "device",
+    "gpu",
+    "processor",
+    "threads",
+    "commit",
+    "torch",
+    "transformers",
+)
 """What results may differ by, told under their table."""
 
 
 def comparisons(documents: Sequence[Named]) -> list[Result]:
-    """The tables that hold these results against each other; none where there is nothing to hold."""
+    """The tables that hold these results against each other; none where there is nothing to
+    hold."""
     found = (foretold_result(documents), measured_result(documents))
     return [result for result in found if result is not None]
 
 
 def foretold_result(documents: Sequence[Named]) -> Result | None:
-    """Every arm of a bench that a plan foretold for the same target and sampling, with both figures; None without any."""
+    """Every arm of a bench that a plan foretold for the same target and sampling, with both
+    figures; None without any."""
     rows = [
         _foretold_row(choice, arm, plan, bench)
         for plan, bench in _pairs(documents)
@@ -51,7 +67,10 @@ def foretold_result(documents: Sequence[Named]) -> Result | None:
     )
     inside = sum(row["inside"] == "yes" for row in rows)
     notes = [
-        f"{inside} of {len(rows)} measured speedups lie in the interval that was foretold for them, nominally 90%",
+        (
+            f"{inside} of {len(rows)} measured speedups lie in the interval that was "
+            "foretold for them, nominally 90%"
+        ),
         "measured: after the first chunk, all prompts together, which is what plan foretells",
     ]
     return Result("foretold", "Foretold and measured", columns, rows, notes, _foretold_drawer(rows))
@@ -61,37 +80,61 @@ def _pairs(documents: Sequence[Named]) -> Iterator[tuple[Named, Named]]:
     """Plans and benches of one target under the same temperature."""
     for plan in documents:
         for bench in documents:
-            if (plan[1]["format"], bench[1]["format"]) == (PLAN, BENCH) and _setting(plan[1]) == _setting(bench[1]):
+            if (plan[1]["format"], bench[1]["format"]) == (PLAN, BENCH) and _setting(
+                plan[1]
+            ) == _setting(bench[1]):
                 yield plan, bench
 
 
 def _setting(document: Mapping[str, Any]) -> tuple[Any, ...]:
     where, params = document["provenance"], document["params"]
-    return where.get("target"), where.get("dtype"), where.get("device"), params.get("temperature"), params.get("top_p")
+    return (
+        where.get("target"),
+        where.get("dtype"),
+        where.get("device"),
+        params.get("temperature"),
+        params.get("top_p"),
+    )
 
 
-def _matches(plan: Mapping[str, Any], bench: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+def _matches(
+    plan: Mapping[str, Any], bench: Mapping[str, Any]
+) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
     drafters = {drafter["drafter"]: drafter.get("config") for drafter in plan["drafters"]}
     for choice in plan["choices"]:
-        mine = _identity(drafters[choice["drafter"]], choice["num_speculative_tokens"], choice.get("tree"))
+        mine = _identity(
+            drafters[choice["drafter"]], choice["num_speculative_tokens"], choice.get("tree")
+        )
         for arm in bench["arms"]:
             config = arm.get("config")
-            if config and mine == _identity(config, config["num_speculative_tokens"], config.get("tree")):
+            if config and mine == _identity(
+                config, config["num_speculative_tokens"], config.get("tree")
+            ):
                 yield choice, arm
 
 
-def _identity(config: Mapping[str, Any] | None, length: int, tree: Sequence[int] | None) -> tuple[Any, ...] | None:
+def _identity(
+    config: Mapping[str, Any] | None, length: int, tree: Sequence[int] | None
+) -> tuple[Any, ...] | None:
     if config is None:
         return None
-    return {key: value for key, value in config.items() if key not in FREE}, length, None if tree is None else list(tree)
+    return (
+        {key: value for key, value in config.items() if key not in FREE},
+        length,
+        None if tree is None else list(tree),
+    )
 
 
-def _foretold_row(choice: Mapping[str, Any], arm: Mapping[str, Any], plan: Named, bench: Named) -> dict[str, Any]:
+def _foretold_row(
+    choice: Mapping[str, Any], arm: Mapping[str, Any], plan: Named, bench: Named
+) -> dict[str, Any]:
     speed, measured = choice["speedup"], arm.get("decode_ratio_of_totals")
     known = measured is not None
     return {
         "drafter": short_name(choice["drafter"]),
-        "drafts": choice["num_speculative_tokens"] if choice.get("tree") is None else f"tree {tree_text(choice['tree'])}",
+        "drafts": choice["num_speculative_tokens"]
+        if choice.get("tree") is None
+        else f"tree {tree_text(choice['tree'])}",
         "foretold_tokens": choice["tokens_per_round"],
         "measured_tokens": arm["stats"].get("tokens_per_round"),
         "foretold": f"{speed['point']:.2f} ({speed['low']:.2f}-{speed['high']:.2f})",
@@ -116,8 +159,12 @@ def _foretold_drawer(rows: Sequence[Mapping[str, Any]]) -> Any:
             reach = [[row["speedup"]["point"] - row["speedup"]["low"] for row in mine]]
             reach.append([row["speedup"]["high"] - row["speedup"]["point"] for row in mine])
             places = [row["measured"] for row in mine]
-            axes.errorbar(places, points, yerr=reach, linestyle="none", capsize=4, label=name, **style)
-        top = max([top_of(row["speedup"] for row in known), *(1.08 * row["measured"] for row in known)])
+            axes.errorbar(
+                places, points, yerr=reach, linestyle="none", capsize=4, label=name, **style
+            )
+        top = max(
+            [top_of(row["speedup"] for row in known), *(1.08 * row["measured"] for row in known)]
+        )
         axes.plot([0, top], [0, top], color=BLACK, linestyle="--", linewidth=1.4)
         axes.set_xlim(0, top)
         axes.set_ylim(0, top)
@@ -136,7 +183,11 @@ def measured_result(documents: Sequence[Named]) -> Result | None:
         return None
     names = list(dict.fromkeys(arm["name"] for _, data in benches for arm in data["arms"]))
     rows = [
-        _measured_row(arm, result) for name in names for result, data in benches for arm in data["arms"] if arm["name"] == name
+        _measured_row(arm, result)
+        for name in names
+        for result, data in benches
+        for arm in data["arms"]
+        if arm["name"] == name
     ]
     columns = (
         Column("arm", "name"),
@@ -146,7 +197,14 @@ def measured_result(documents: Sequence[Named]) -> Result | None:
         Column("accept-\nance", "acceptance", ".2f"),
         Column("vs plain", "ratio"),
     )
-    return Result("measured", "Measured side by side", columns, rows, differing(benches), _measured_drawer(rows))
+    return Result(
+        "measured",
+        "Measured side by side",
+        columns,
+        rows,
+        differing(benches),
+        _measured_drawer(rows),
+    )
 
 
 def _measured_row(arm: Mapping[str, Any], result: str) -> dict[str, Any]:
@@ -166,15 +224,24 @@ def differing(benches: Sequence[Named]) -> list[str]:
     """In what the results differ besides their figures, one sentence each."""
     said = []
     about = [
-        (name, {key: data["provenance"].get(key) for key in TOLD} | dict(data["params"]) | {"prompts": _prompts(data)})
+        (
+            name,
+            {key: data["provenance"].get(key) for key in TOLD}
+            | dict(data["params"])
+            | {"prompts": _prompts(data)},
+        )
         for name, data in benches
     ]
     for key in dict.fromkeys(key for _, values in about for key in values):
         values = [(name, found.get(key)) for name, found in about]
         if any(value != values[0][1] for _, value in values):
-            shown = "; ".join(f"{name} has {'none' if value is None else value}" for name, value in values)
+            shown = "; ".join(
+                f"{name} has {'none' if value is None else value}" for name, value in values
+            )
             said.append(f"they differ in {key}: {shown}")
-    return said or ["they differ in nothing that was recorded of models, machine, sampling and prompts"]
+    return said or [
+        "they differ in nothing that was recorded of models, machine, sampling and prompts"
+    ]
 
 
 def _prompts(data: Mapping[str, Any]) -> str:
@@ -193,11 +260,20 @@ def _measured_drawer(rows: Sequence[Mapping[str, Any]]) -> Any:
         heighten(figure, round(len(names) * max(1.0, len(results) / 2)))
         for number, (result, style) in enumerate(zip(results, styles(len(results)), strict=True)):
             mine = [row for row in known if row["result"] == result]
-            places = [len(names) - 1 - names.index(row["name"]) - 0.5 * (number + 0.5) / len(results) + 0.25 for row in mine]
+            places = [
+                len(names)
+                - 1
+                - names.index(row["name"])
+                - 0.5 * (number + 0.5) / len(results)
+                + 0.25
+                for row in mine
+            ]
             medians = [row["interval"]["median"] for row in mine]
             reach = [[row["interval"]["median"] - row["interval"]["low"] for row in mine]]
             reach.append([row["interval"]["high"] - row["interval"]["median"] for row in mine])
-            axes.errorbar(medians, places, xerr=reach, linestyle="none", capsize=4, label=result, **style)
+            axes.errorbar(
+                medians, places, xerr=reach, linestyle="none", capsize=4, label=result, **style
+            )
         axes.axvline(1, color=BLACK, linestyle="--", linewidth=1.4)
         axes.set_yticks(range(len(names)), names[::-1])
         axes.set_xlabel("speed over plain decoding (1 = break even)")

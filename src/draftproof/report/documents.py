@@ -21,7 +21,8 @@ FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {
         ("headline", "notes", "choices", "best", "drafters", "prompts", "params", "provenance"),
     ),
 }
-"""Format -> the module whose `sections` show a result of it, and what such a result holds at least."""
+"""Format -> the module whose `sections` show a result of it, and what such a result holds at
+least."""
 
 
 def sections_of(document: Mapping[str, Any]) -> Sequence[Result]:
@@ -35,7 +36,9 @@ def read_document(path: Path) -> dict[str, Any]:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+        raise UsageError(
+            f"{path} cannot be read: {getattr(error, 'strerror', None) or error}"
+        ) from error
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path} is not JSON: {error}") from error
     if not isinstance(data, Mapping) or data.get("format") not in list(FORMATS):
@@ -47,10 +50,12 @@ def read_document(path: Path) -> dict[str, Any]:
 
 
 def names_of(files: Sequence[Path]) -> list[str]:
-    """What the results are called on the page: the names of their files, with the folders where names alone would be the same.
-    UsageError for a file that is named twice."""
+    """What the results are called on the page: the names of their files, with the folders where
+    names alone would be the same. UsageError for a file that is named twice."""
     whole = [path.resolve() for path in files]
-    twice = next((path for path, place in zip(files, whole, strict=True) if whole.count(place) > 1), None)
+    twice = next(
+        (path for path, place in zip(files, whole, strict=True) if whole.count(place) > 1), None
+    )
     if twice is not None:
         raise UsageError(f"{twice} is named twice: a result stands on the page once")
     names = [path.name for path in files]

@@ -1,4 +1,5 @@
-"""One look for all figures, drawn without a display and saved as PNG and SVG. matplotlib is the extra `plot`."""
+"""One look for all figures, drawn without a display and saved as PNG and SVG. matplotlib is the
+extra `plot`."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-BLACK, ORANGE, SKY, GREEN, BLUE, RED, PINK = "#222222", "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7"
+BLACK, ORANGE, SKY, GREEN, BLUE = "#222222", "#E69F00", "#56B4E9", "#009E73", "#0072B2"
+RED, PINK = "#D55E00", "#CC79A7"
 COLORS = (BLUE, RED, GREEN, PINK, ORANGE, SKY)
 """Okabe and Ito's palette, told apart by colour-blind eyes."""
 MARKERS = "osDvPX"
@@ -38,7 +40,8 @@ WIDTH, HEIGHT, DOTS_PER_INCH = 9.0, 5.4, 150
 
 
 def save_figure(draw: Callable[[Figure], None], directory: Path, name: str) -> list[Path]:
-    """Draw once and write `name`.png and `name`.svg into `directory`, which is made if absent. Equal input, equal bytes."""
+    """Draw once and write `name`.png and `name`.svg into `directory`, which is made if absent.
+    Equal input, equal bytes."""
     check_plotting()
     from matplotlib import rc_context
     from matplotlib.figure import Figure
@@ -65,13 +68,19 @@ def check_plotting() -> None:
 def styles(count: int) -> list[dict[str, Any]]:
     """Colour and marker of each of `count` series, no pair twice among the first 36."""
     colors, markers = len(COLORS), len(MARKERS)
-    return [{"color": COLORS[i % colors], "marker": MARKERS[(i + i // colors) % markers]} for i in range(count)]
+    return [
+        {"color": COLORS[i % colors], "marker": MARKERS[(i + i // colors) % markers]}
+        for i in range(count)
+    ]
 
 
 def looks(count: int) -> list[dict[str, Any]]:
-    """How `count` lines of one chart are drawn: styles of their own, the first wide and the later ones narrower on top of it,
-    so that lines which coincide are all seen."""
-    widths = [{"linewidth": max(1.6, 4.8 - 1.3 * i), "markersize": max(5.0, 11.0 - 2.0 * i)} for i in range(count)]
+    """How `count` lines of one chart are drawn: styles of their own, the first wide and the later
+    ones narrower on top of it, so that lines which coincide are all seen."""
+    widths = [
+        {"linewidth": max(1.6, 4.8 - 1.3 * i), "markersize": max(5.0, 11.0 - 2.0 * i)}
+        for i in range(count)
+    ]
     return [style | width for style, width in zip(styles(count), widths, strict=True)]
 
 
@@ -81,11 +90,16 @@ def heighten(figure: Figure, rows: int) -> None:
 
 
 def top_of(speeds: Iterable[Mapping[str, float]], others: Iterable[float] = ()) -> float:
-    """Where an axis of speedups ends: above every point and 1, and above intervals and `others` up to twice the highest of
-    these."""
+    """Where an axis of speedups ends: above every point and 1, and above intervals and `others` up
+    to twice the highest of these."""
     known = list(speeds)
     highest = max([1.0, *(speed["point"] for speed in known)])
-    return 1.08 * max([highest, *(min(reach, 2 * highest) for reach in (*(speed["high"] for speed in known), *others))])
+    return 1.08 * max(
+        [
+            highest,
+            *(min(reach, 2 * highest) for reach in (*(speed["high"] for speed in known), *others)),
+        ]
+    )
 
 
 def panels(figure: Figure, columns: int) -> list[Axes]:

@@ -1,4 +1,5 @@
-"""Self-contained HTML: results as sections of one page, their figures inside as SVG; nothing is fetched when it is opened."""
+"""Self-contained HTML: results as sections of one page, their figures inside as SVG; nothing is
+fetched when it is opened."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ from draftproof.report.result import Result
 from draftproof.report.tables import json_line
 
 CSS = """
-body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
+body { font: 16px/1.5 system-ui, sans-serif; color: #222;
+       max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.2rem; margin-top: 2.5rem; }
 table { border-collapse: collapse; margin: 1rem 0; }
 th, td { padding: .25rem .8rem .25rem 0; text-align: right; white-space: pre; }
@@ -27,7 +29,8 @@ th { border-bottom: 2px solid #222; vertical-align: bottom; } .wide { overflow-x
 td { border-bottom: 1px solid #ddd; } th.words, td.words { text-align: left; }
 svg { width: 54rem; max-width: 100%; min-width: 34rem; height: auto; }
 pre { background: #f4f4f4; padding: .8rem; overflow-x: auto; }
-h2 { overflow-wrap: anywhere; } footer, .where { color: #666; font-size: .85rem; overflow-wrap: anywhere; }
+h2 { overflow-wrap: anywhere; }
+footer, .where { color: #666; font-size: .85rem; overflow-wrap: anywhere; }
 .headline { font-size: 1.15rem; font-weight: 600; }
 """
 
@@ -63,36 +66,52 @@ def page(title: str, sections: Sequence[str]) -> str:
     """One HTML document. title: text. sections: HTML."""
     body = "\n".join(sections)
     return (
-        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{html.escape(title)}</title>\n'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<style>{CSS}</style>\n</head>\n<body>\n'
-        f"<h1>{html.escape(title)}</h1>\n{body}\n<footer>draftproof {__version__}</footer>\n</body>\n</html>\n"
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta '
+        f'charset="utf-8">\n<title>{html.escape(title)}</title>\n'
+        '<meta name="viewport" content="width=device-width, '
+        f'initial-scale=1">\n<style>{CSS}</style>\n</head>\n<body>\n'
+        f"<h1>{html.escape(title)}</h1>\n{body}\n<footer>draftproof "
+        f"{__version__}</footer>\n</body>\n</html>\n"
     )
 
 
 def section(result: Result, heading: str | None = None) -> str:
-    """A result: heading (the result's title if None, none if empty), table, notes, and its figure when matplotlib is there."""
+    """A result: heading (the result's title if None, none if empty), table, notes, and its figure
+    when matplotlib is there."""
     said = result.title if heading is None else heading
     parts = [f"<h2>{html.escape(said)}</h2>"] if said else []
     parts.append(table(result))
     if result.notes:
-        parts.append("<ul>" + "".join(f"<li>{html.escape(note)}</li>" for note in result.notes) + "</ul>")
+        parts.append(
+            "<ul>" + "".join(f"<li>{html.escape(note)}</li>" for note in result.notes) + "</ul>"
+        )
     return "\n".join([*parts, figure(result.draw)])
 
 
 def table(result: Result) -> str:
     """The result's rows as an HTML table."""
-    words = {c.key for c in result.columns if any(isinstance(row.get(c.key), str) for row in result.rows)}
+    words = {
+        c.key for c in result.columns if any(isinstance(row.get(c.key), str) for row in result.rows)
+    }
     kinds = {c.key: ' class="words"' if c.key in words else "" for c in result.columns}
     head = "".join(f"<th{kinds[c.key]}>{html.escape(c.heading)}</th>" for c in result.columns)
     lines = [
-        "<tr>" + "".join(f"<td{kinds[c.key]}>{html.escape(c.text(row.get(c.key)))}</td>" for c in result.columns) + "</tr>"
+        "<tr>"
+        + "".join(
+            f"<td{kinds[c.key]}>{html.escape(c.text(row.get(c.key)))}</td>" for c in result.columns
+        )
+        + "</tr>"
         for row in result.rows
     ]
-    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
+    return (
+        "<div "
+        f'class="wide"><table><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
+    )
 
 
 def figure(draw: Callable[[Any], None], width: float = WIDTH, height: float = HEIGHT) -> str:
-    """What `draw` puts on a figure, as inline SVG; a sentence where matplotlib is absent; nothing when nothing is drawn."""
+    """What `draw` puts on a figure, as inline SVG; a sentence where matplotlib is absent; nothing
+    when nothing is drawn."""
     if find_spec("matplotlib") is None:
         return "<p>Figures need matplotlib: pip install 'draftproof[plot]'</p>"
     from matplotlib import rc_context
@@ -121,10 +140,11 @@ def surroundings(provenance: Mapping[str, Any]) -> str:
 
 
 def comparison_page(
-    documents: Sequence[tuple[str, Mapping[str, Any]]], results: Callable[[Mapping[str, Any]], Sequence[Result]]
+    documents: Sequence[tuple[str, Mapping[str, Any]]],
+    results: Callable[[Mapping[str, Any]], Sequence[Result]],
 ) -> str:
-    """One page for several result documents, each named: first what they say of each other, then each by itself. `results`
-    turns one into what is shown of it."""
+    """One page for several result documents, each named: first what they say of each other, then
+    each by itself. `results` turns one into what is shown of it."""
     sections = [section(result) for result in comparisons(documents)] if len(documents) > 1 else []
     alone = len(documents) == 1
     title = f"{len(documents)} runs compared"
@@ -135,6 +155,8 @@ def comparison_page(
         sections.append(section(first, "" if alone else f"{name}: {first.title}"))
         if document.get("speculative_config"):
             sections.append(preformatted(document["speculative_config"]))
-        sections += [section(other, other.title if alone else f"{name}: {other.title}") for other in others]
+        sections += [
+            section(other, other.title if alone else f"{name}: {other.title}") for other in others
+        ]
         sections.append(surroundings(document.get("provenance", {})))
     return page(title, sections)

@@ -32,7 +32,8 @@ def print_result(result: Result) -> None:
 
 
 def json_line(document: object, *, ascii_only: bool = True) -> str:
-    """`document` as one line of strict JSON: NumPy's numbers are numbers, and one that is not finite becomes null."""
+    """`document` as one line of strict JSON: NumPy's numbers are numbers, and one that is not
+    finite becomes null."""
     return json.dumps(_plain(document), allow_nan=False, ensure_ascii=ascii_only)
 
 

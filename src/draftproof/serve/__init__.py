@@ -1,6 +1,8 @@
-"""An OpenAI-compatible server over one target: every request drafted, verified and batched beside the others.
+"""An OpenAI-compatible server over one target: every request drafted, verified and batched beside
+the others.
 
-`draftproof serve` runs it; `create_app` makes the same as an ASGI application for a server of your own.
+`draftproof serve` runs it; `create_app` makes the same as an ASGI application for a server of your
+own.
 """
 
 from __future__ import annotations

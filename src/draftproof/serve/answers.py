@@ -1,4 +1,5 @@
-"""Answers as clients get them, whole or in parts: one envelope for both endpoints, filled by the endpoint's own writer."""
+"""Answers as clients get them, whole or in parts: one envelope for both endpoints, filled by the
+endpoint's own writer."""
 
 from __future__ import annotations
 
@@ -50,7 +51,11 @@ class Answer:
                 found.setdefault(choice["index"], []).append(choice)
         choices = [self._writer.join(found[index]) for index in sorted(found)]
         head = {"id": self.id, "object": self._writer.whole} | self._head
-        return head | {"choices": choices, "usage": running.usage.as_dict()} | self._writer.about_prompt()
+        return (
+            head
+            | {"choices": choices, "usage": running.usage.as_dict()}
+            | self._writer.about_prompt()
+        )
 
     async def parts(self, running: Running) -> AsyncIterator[dict[str, Any]]:
         """The chunks of a stream, the usage last where it was asked for."""
@@ -64,12 +69,16 @@ class Answer:
         said = False
         async for number, update in running.updates():
             for choice in self._writer.parts(number, update):
-                chunk = self._chunk([choice], counts, running.usage.as_dict() if keeps_counting else None)
+                chunk = self._chunk(
+                    [choice], counts, running.usage.as_dict() if keeps_counting else None
+                )
                 yield chunk if said else chunk | self._writer.about_prompt()
                 said = True
         if counts:
             yield self._chunk([], counts, running.usage.as_dict())
 
-    def _chunk(self, choices: list[Choice], counts: bool, usage: dict[str, Any] | None) -> dict[str, Any]:
+    def _chunk(
+        self, choices: list[Choice], counts: bool, usage: dict[str, Any] | None
+    ) -> dict[str, Any]:
         chunk = {"id": self.id, "object": self._writer.part} | self._head | {"choices": choices}
         return chunk | {"usage": usage} if counts or usage else chunk

@@ -1,4 +1,5 @@
-"""The ASGI application: which path does what, who may come in, and what is logged and counted of each request."""
+"""The ASGI application: which path does what, who may come in, and what is logged and counted of
+each request."""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ Checked = TypeVar("Checked")
 
 
 def create_app(decoder: SpeculativeDecoder, settings: Settings) -> Starlette:
-    """The application over `decoder`; `app.state.service` is what runs it, from its start-up to its shutdown."""
+    """The application over `decoder`; `app.state.service` is what runs it, from its start-up to its
+    shutdown."""
     service = Service(decoder, settings)
 
     @asynccontextmanager
@@ -85,8 +87,14 @@ class Endpoints:
             "/detokenize": self.detokenize,
         }
         return [
-            *(Route(path, self._guarded(path, handler), methods=["GET"]) for path, handler in gets.items()),
-            *(Route(path, self._guarded(path, handler), methods=["POST"]) for path, handler in posts.items()),
+            *(
+                Route(path, self._guarded(path, handler), methods=["GET"])
+                for path, handler in gets.items()
+            ),
+            *(
+                Route(path, self._guarded(path, handler), methods=["POST"])
+                for path, handler in posts.items()
+            ),
         ]
 
     async def health(self, request: Request) -> Response:
@@ -119,23 +127,36 @@ class Endpoints:
     async def completions(self, request: Request) -> Response:
         body = await self._read(request, CompletionBody)
         asked = await self._service.check(completions.check, body, self._service)
-        return await self._answer(request, body, asked.prompts, completions.CompletionWriter(asked, self._service))
+        return await self._answer(
+            request, body, asked.prompts, completions.CompletionWriter(asked, self._service)
+        )
 
     async def chat(self, request: Request) -> Response:
         body = await self._read(request, ChatBody)
         asked = await self._service.check(chat.check, body, self._service)
-        return await self._answer(request, body, (asked.prompt,), chat.ChatWriter(asked, self._service))
+        return await self._answer(
+            request, body, (asked.prompt,), chat.ChatWriter(asked, self._service)
+        )
 
-    async def _answer(self, request: Request, body: Sampled, prompts: tuple[Prompt, ...], writer: Writer) -> Response:
+    async def _answer(
+        self, request: Request, body: Sampled, prompts: tuple[Prompt, ...], writer: Writer
+    ) -> Response:
         if body.stream_options is not None and not body.stream:
             raise ApiError("stream_options are read where stream is true", "stream_options")
-        answer, running = Answer(body, writer, self._settings.model), Running(self._service, prompts)
+        answer = Answer(body, writer, self._settings.model)
+        running = Running(self._service, prompts)
         began = perf_counter()
 
         def finish(how: str) -> None:
             running.close()
             person = {"user": body.user, "request_id": answer.id}
-            log_request(how, path=request.url.path, seconds=round(perf_counter() - began, 6), **person, **running.log_fields())
+            log_request(
+                how,
+                path=request.url.path,
+                seconds=round(perf_counter() - began, 6),
+                **person,
+                **running.log_fields(),
+            )
 
         if body.stream:
             return EventStream(answer.parts(running), finish, self._settings.io_timeout)
@@ -158,7 +179,9 @@ class Endpoints:
 
     def _check_model(self, name: str | None) -> None:
         if name not in (None, self._settings.model):
-            message = f"there is no model {str(name)[:80]!r}; this server has {self._settings.model!r}"
+            message = (
+                f"there is no model {str(name)[:80]!r}; this server has {self._settings.model!r}"
+            )
             raise ApiError(message, "model", status=404, code="model_not_found")
 
     def _model(self) -> dict[str, Any]:
@@ -200,14 +223,18 @@ class Endpoints:
         if key is None or path in OPEN_PATHS:
             return
         scheme, _, shown = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not hmac.compare_digest(shown.strip().encode(), key.encode()):
+        if scheme.lower() != "bearer" or not hmac.compare_digest(
+            shown.strip().encode(), key.encode()
+        ):
             raise ApiError("the API key is missing or wrong", status=401, code="invalid_api_key")
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
     """Paths and methods that do not exist, in the same shape."""
     assert isinstance(error, HTTPException)
-    response = ApiError(f"{request.method} {request.url.path[:200]}: {error.detail}", status=error.status_code).response()
+    response = ApiError(
+        f"{request.method} {request.url.path[:200]}: {error.detail}", status=error.status_code
+    ).response()
     response.headers.update(error.headers or {})
     return response
 

@@ -1,4 +1,5 @@
-"""A request's bytes as a JSON object: read within limits of size and time, and refused where JSON leaves room for doubt."""
+"""A request's bytes as a JSON object: read within limits of size and time, and refused where JSON
+leaves room for doubt."""
 
 from __future__ import annotations
 
@@ -13,10 +14,13 @@ from draftproof.serve.errors import ApiError
 
 
 async def read_bytes(request: Request, limit: int, seconds: float) -> bytes:
-    """The body. ApiError: another type than JSON (which keeps pages of other origins from posting), too long, too slow."""
+    """The body. ApiError: another type than JSON (which keeps pages of other origins from posting),
+    too long, too slow."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
-        raise ApiError(f"the content type is {kind or 'missing'}; send application/json", status=415)
+        raise ApiError(
+            f"the content type is {kind or 'missing'}; send application/json", status=415
+        )
     too_long = ApiError(f"the body is longer than the {limit} bytes that are taken", status=413)
     length = request.headers.get("content-length", "0")
     if length.isdigit() and int(length[:20]) > limit:
@@ -40,7 +44,8 @@ async def _gather(request: Request, limit: int, too_long: ApiError) -> bytes:
 
 
 def parse(data: bytes) -> dict[str, Any]:
-    """The object. ApiError: no UTF-8, no JSON, no object, a key twice, NaN or infinity, half of a character."""
+    """The object. ApiError: no UTF-8, no JSON, no object, a key twice, NaN or infinity, half of a
+    character."""
     try:
         text = data.decode("utf-8")
         value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_number)
@@ -75,4 +80,6 @@ def _check_characters(value: Any) -> None:
     try:
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:
-        raise ApiError("the body holds one half of a surrogate pair, which is no character") from None
+        raise ApiError(
+            "the body holds one half of a surrogate pair, which is no character"
+        ) from None

@@ -1,4 +1,5 @@
-"""/v1/chat/completions: messages, tools and all turned into a prompt, and the assistant's answer."""
+"""/v1/chat/completions: messages, tools and all turned into a prompt, and the assistant's
+answer."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from draftproof.serve.tools import PARSERS, Call, ToolParser
 
 @dataclass(frozen=True)
 class Checked:
-    """What a body asks for. parser: finds calls in the answer; None where there are no tools to call."""
+    """What a body asks for. parser: finds calls in the answer; None where there are no tools to
+    call."""
 
     body: ChatBody
     prompt: Prompt
@@ -31,16 +33,33 @@ def check(body: ChatBody, service: Service) -> Checked:
     service.check_count(1 if body.n is None else body.n, 1)
     tools = _tools(body)
     if tools and service.tool_call_parser is None:
-        refuse("tools", "nothing here knows how this model writes calls: start the server with --tool-call-parser")
+        refuse(
+            "tools",
+            (
+                "nothing here knows how this model writes calls: start the server with "
+                "--tool-call-parser"
+            ),
+        )
     if body.add_special_tokens:
-        refuse("add_special_tokens", "a chat's special tokens are its template's: leave add_special_tokens out")
+        refuse(
+            "add_special_tokens",
+            "a chat's special tokens are its template's: leave add_special_tokens out",
+        )
     ids = chat_prompt(body, tools, service.tokenizer)
-    prompt = service.prompt(ids, "messages", body, chat_tokens(body), logprobs=logprobs, prompt_logprobs=body.prompt_logprobs)
+    prompt = service.prompt(
+        ids,
+        "messages",
+        body,
+        chat_tokens(body),
+        logprobs=logprobs,
+        prompt_logprobs=body.prompt_logprobs,
+    )
     return Checked(body, prompt, service.tool_call_parser if tools else None)
 
 
 def _tools(body: ChatBody) -> list[Tool] | None:
-    """The tools the model may call; none with tool_choice "none", as nothing else would keep it from calling them."""
+    """The tools the model may call; none with tool_choice "none", as nothing else would keep it
+    from calling them."""
     choice = body.tool_choice
     if body.tools is not None and not body.tools:
         refuse("tools", "tools is an empty list; leave it out, or give at least one")
@@ -49,7 +68,9 @@ def _tools(body: ChatBody) -> list[Tool] | None:
     if body.tools is None:
         refuse("tool_choice", "tool_choice is about tools, and there are none")
     if choice != "auto":
-        refuse("tool_choice", "this server cannot make the model call a tool; allowed: auto or none")
+        refuse(
+            "tool_choice", "this server cannot make the model call a tool; allowed: auto or none"
+        )
     return body.tools
 
 
@@ -62,21 +83,35 @@ class ChatWriter:
         self._asked, self._body, self._tokens = asked, asked.body, service.tokens
         self._parsers: dict[int, ToolParser] = {}
         self._num_calls: dict[int, int] = {}
-        self._about: dict[str, Any] = {"prompt_token_ids": list(asked.prompt.ids)} if asked.body.return_token_ids else {}
+        self._about: dict[str, Any] = (
+            {"prompt_token_ids": list(asked.prompt.ids)} if asked.body.return_token_ids else {}
+        )
 
     def opening(self) -> Iterator[Choice]:
         for index in range(self._asked.prompt.params.n):
-            yield {"index": index, "delta": {"role": "assistant", "content": ""}, "logprobs": None, "finish_reason": None}
+            yield {
+                "index": index,
+                "delta": {"role": "assistant", "content": ""},
+                "logprobs": None,
+                "finish_reason": None,
+            }
 
     def parts(self, number: int, update: Update) -> Iterator[Choice]:
         if update.prompt_logprobs is not None and self._body.prompt_logprobs is not None:
-            self._about["prompt_logprobs"] = self._tokens.prompt_logprobs(update.prompt_logprobs, self._body.prompt_logprobs)
+            self._about["prompt_logprobs"] = self._tokens.prompt_logprobs(
+                update.prompt_logprobs, self._body.prompt_logprobs
+            )
         done = update.completion
         reason: str | None = None if done is None else done.finish_reason
         delta = self._delta(update.index, update.text, done is not None)
         if reason == "stop" and self._num_calls.get(update.index):
             reason = "tool_calls"
-        choice: Choice = {"index": update.index, "delta": delta, "logprobs": None, "finish_reason": reason}
+        choice: Choice = {
+            "index": update.index,
+            "delta": delta,
+            "logprobs": None,
+            "finish_reason": reason,
+        }
         choice["stop_reason"] = None if done is None else done.stop_reason
         if update.logprobs is not None:
             choice["logprobs"] = self._tokens.chat_logprobs(update.logprobs)
@@ -88,13 +123,23 @@ class ChatWriter:
         deltas = [part["delta"] for part in parts]
         content = "".join(delta.get("content", "") for delta in deltas)
         calls = [call for delta in deltas for call in delta.get("tool_calls", ())]
-        message: dict[str, Any] = {"role": "assistant", "content": content or None if calls else content, "refusal": None}
+        message: dict[str, Any] = {
+            "role": "assistant",
+            "content": content or None if calls else content,
+            "refusal": None,
+        }
         if calls:
-            message["tool_calls"] = [{key: value for key, value in call.items() if key != "index"} for call in calls]
-        whole = {"index": parts[-1]["index"], "message": message} | {k: v for k, v in parts[-1].items() if k != "delta"}
+            message["tool_calls"] = [
+                {key: value for key, value in call.items() if key != "index"} for call in calls
+            ]
+        whole = {"index": parts[-1]["index"], "message": message} | {
+            k: v for k, v in parts[-1].items() if k != "delta"
+        }
         if self._body.return_token_ids:
             whole["token_ids"] = [token for part in parts for token in part["token_ids"]]
-        scored = [entry for part in parts if part["logprobs"] for entry in part["logprobs"]["content"]]
+        scored = [
+            entry for part in parts if part["logprobs"] for entry in part["logprobs"]["content"]
+        ]
         whole["logprobs"] = {"content": scored, "refusal": None} if self._body.logprobs else None
         return whole
 
@@ -115,5 +160,7 @@ class ChatWriter:
         if calls:
             before = self._num_calls.get(index, 0)
             self._num_calls[index] = before + len(calls)
-            delta["tool_calls"] = [{"index": place} | call.as_dict() for place, call in enumerate(calls, before)]
+            delta["tool_calls"] = [
+                {"index": place} | call.as_dict() for place, call in enumerate(calls, before)
+            ]
         return delta

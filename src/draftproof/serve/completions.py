@@ -35,7 +35,10 @@ def check(body: CompletionBody, service: Service) -> Checked:
     service.check_count(1 if body.n is None else body.n, len(given))
     read = [_ids(prompt, body, service) for prompt in given]
     limit = completion_tokens(body)
-    prompts = [service.prompt(ids, "prompt", body, limit, logprobs=logprobs, prompt_logprobs=scored) for ids in read]
+    prompts = [
+        service.prompt(ids, "prompt", body, limit, logprobs=logprobs, prompt_logprobs=scored)
+        for ids in read
+    ]
     texts = [_text(prompt, service) for prompt in given] if body.echo else []
     return Checked(body, tuple(prompts), tuple(texts), logprobs)
 
@@ -53,7 +56,8 @@ class CompletionWriter:
         return iter(())
 
     def parts(self, number: int, update: Update) -> Iterator[Choice]:
-        """Before the first words of a prompt's first text: what is said of the prompt, in every text's choice."""
+        """Before the first words of a prompt's first text: what is said of the prompt, in every
+        text's choice."""
         prompt = self._asked.prompts[number]
         first = number * prompt.params.n
         if update.index == 0 and first not in self._offsets:
@@ -72,12 +76,16 @@ class CompletionWriter:
     def join(self, parts: list[Choice]) -> Choice:
         whole = parts[-1] | {"text": "".join(part["text"] for part in parts)}
         for part in parts:
-            whole |= {key: part[key] for key in ("prompt_token_ids", "prompt_logprobs") if key in part}
+            whole |= {
+                key: part[key] for key in ("prompt_token_ids", "prompt_logprobs") if key in part
+            }
         if self._body.return_token_ids:
             whole["token_ids"] = [token for part in parts for token in part.get("token_ids", ())]
         scored = [part["logprobs"] for part in parts if part["logprobs"] is not None]
         if scored:
-            whole["logprobs"] = {key: [each for one in scored for each in one[key]] for key in scored[0]}
+            whole["logprobs"] = {
+                key: [each for one in scored for each in one[key]] for key in scored[0]
+            }
         return whole
 
     def about_prompt(self) -> dict[str, Any]:
@@ -90,13 +98,17 @@ class CompletionWriter:
         if self._body.return_token_ids:
             more["prompt_token_ids"] = list(ids)
         if self._body.prompt_logprobs is not None and update.prompt_logprobs is not None:
-            more["prompt_logprobs"] = self._tokens.prompt_logprobs(update.prompt_logprobs, self._body.prompt_logprobs)
+            more["prompt_logprobs"] = self._tokens.prompt_logprobs(
+                update.prompt_logprobs, self._body.prompt_logprobs
+            )
         if self._body.echo or more:
             scored = self._scored(index, ids, update.prompt_logprobs) if self._body.echo else None
             text = self._asked.texts[number] if self._body.echo else ""
             yield self._choice(index, text, scored, finish_reason=None, stop_reason=None, **more)
 
-    def _choice(self, index: int, text: str, logprobs: dict[str, Any] | None, **more: Any) -> Choice:
+    def _choice(
+        self, index: int, text: str, logprobs: dict[str, Any] | None, **more: Any
+    ) -> Choice:
         return {"index": index, "text": text, "logprobs": logprobs} | more
 
     def _scored(
@@ -121,9 +133,18 @@ def _given(body: CompletionBody) -> list[str | list[int]]:
 
 
 def _ids(prompt: str | list[int], body: CompletionBody, service: Service) -> list[int]:
-    """Ids as they are; a text with what the tokenizer puts before and after one, unless add_special_tokens is false."""
-    return service.encode(prompt, body.add_special_tokens is not False) if isinstance(prompt, str) else prompt
+    """Ids as they are; a text with what the tokenizer puts before and after one, unless
+    add_special_tokens is false."""
+    return (
+        service.encode(prompt, body.add_special_tokens is not False)
+        if isinstance(prompt, str)
+        else prompt
+    )
 
 
 def _text(prompt: str | list[int], service: Service) -> str:
-    return prompt if isinstance(prompt, str) else decode_all(service.tokenizer, prompt, skip_special_tokens=False)
+    return (
+        prompt
+        if isinstance(prompt, str)
+        else decode_all(service.tokenizer, prompt, skip_special_tokens=False)
+    )

@@ -12,11 +12,14 @@ REQUEST = logging.getLogger("draftproof.serve.request")
 
 
 class JsonLines(logging.Formatter):
-    """time, level, logger, message, what `extra={"fields": …}` brings, and the traceback of an error."""
+    """time, level, logger, message, what `extra={"fields": …}` brings, and the traceback of an
+    error."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
-            "time": datetime.fromtimestamp(record.created, timezone.utc).isoformat(timespec="milliseconds"),
+            "time": datetime.fromtimestamp(record.created, timezone.utc).isoformat(
+                timespec="milliseconds"
+            ),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
@@ -36,4 +39,7 @@ def log_to(stream: TextIO = sys.stderr, level: int = logging.INFO) -> None:
 
 def log_request(message: str, **fields: Any) -> None:
     """One request, at its end; fields that are None are left out."""
-    REQUEST.info(message, extra={"fields": {name: value for name, value in fields.items() if value is not None}})
+    REQUEST.info(
+        message,
+        extra={"fields": {name: value for name, value in fields.items() if value is not None}},
+    )

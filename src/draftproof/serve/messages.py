@@ -1,4 +1,5 @@
-"""Messages of a chat as the model's template takes them; what it would leave out is refused, naming the message."""
+"""Messages of a chat as the model's template takes them; what it would leave out is refused, naming
+the message."""
 
 from __future__ import annotations
 
@@ -12,7 +13,9 @@ from draftproof.serve.errors import of_usage, refuse
 from draftproof.serve.schemas import ChatBody, Message, TokenizeBody, Tool
 
 
-def chat_prompt(body: ChatBody | TokenizeBody, tools: Sequence[Tool] | None, tokenizer: Any) -> list[int]:
+def chat_prompt(
+    body: ChatBody | TokenizeBody, tools: Sequence[Tool] | None, tokenizer: Any
+) -> list[int]:
     """The ids of a chat with its tools. ApiError for what the template cannot show."""
     assert body.messages is not None
     kwargs = dict(body.chat_template_kwargs or {})
@@ -34,7 +37,8 @@ def chat_prompt(body: ChatBody | TokenizeBody, tools: Sequence[Tool] | None, tok
 
 
 def _as_dict(message: Message) -> dict[str, Any]:
-    """`developer` is what `system` is to models that are not OpenAI's; parts of text are joined by line ends, as in vLLM."""
+    """`developer` is what `system` is to models that are not OpenAI's; parts of text are joined by
+    line ends, as in vLLM."""
     given = message.model_dump(exclude_unset=True)
     said = {key: value for key, value in given.items() if value is not None or key == "content"}
     if message.role == "developer":
@@ -44,18 +48,32 @@ def _as_dict(message: Message) -> dict[str, Any]:
     return said
 
 
-def _check_names(messages: Sequence[dict[str, Any]], tokenizer: Any, options: TemplateOptions) -> None:
-    """A `name` that changes nothing in the text was left out by the template. Of a tool's answer it only repeats the call."""
-    named = [number for number, message in enumerate(messages) if "name" in message and message["role"] != "tool"]
+def _check_names(
+    messages: Sequence[dict[str, Any]], tokenizer: Any, options: TemplateOptions
+) -> None:
+    """A `name` that changes nothing in the text was left out by the template. Of a tool's answer it
+    only repeats the call."""
+    named = [
+        number
+        for number, message in enumerate(messages)
+        if "name" in message and message["role"] != "tool"
+    ]
     if not named:
         return
-    unnamed = [{key: value for key, value in message.items() if key != "name"} for message in messages]
+    unnamed = [
+        {key: value for key, value in message.items() if key != "name"} for message in messages
+    ]
     if render(messages, tokenizer, options) == render(unnamed, tokenizer, options):
-        refuse(f"messages.{named[0]}.name", "the model's chat template shows no names: leave them out")
+        refuse(
+            f"messages.{named[0]}.name", "the model's chat template shows no names: leave them out"
+        )
 
 
 def _field(complaint: str, said: dict[str, Any]) -> str:
     """Which field a complaint is about: one of the options, when it names one, or the messages."""
     if "reasoning_effort" in complaint:
         return "reasoning_effort"
-    return next((name for name in ("chat_template_kwargs", "tools") if said[name] and name in complaint), "messages")
+    return next(
+        (name for name in ("chat_template_kwargs", "tools") if said[name] and name in complaint),
+        "messages",
+    )

@@ -1,4 +1,5 @@
-"""Counts and times in Prometheus' text format, under vLLM's names, so that dashboards made for it read them."""
+"""Counts and times in Prometheus' text format, under vLLM's names, so that dashboards made for it
+read them."""
 
 from __future__ import annotations
 
@@ -11,7 +12,30 @@ from draftproof.serve.scheduler import Seen, Work
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-SECONDS = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560)
+SECONDS = (
+    0.001,
+    0.005,
+    0.01,
+    0.02,
+    0.04,
+    0.06,
+    0.08,
+    0.1,
+    0.25,
+    0.5,
+    0.75,
+    1,
+    2.5,
+    5,
+    7.5,
+    10,
+    20,
+    40,
+    80,
+    160,
+    640,
+    2560,
+)
 TOKENS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000)
 
 GAUGES = {
@@ -30,8 +54,12 @@ COUNTERS = {
 }
 TIMES = {
     "time_to_first_token_seconds": "From a request's arrival to its first token.",
-    "inter_token_latency_seconds": "Between two rounds of a text, shared among the tokens of the second.",
-    "request_time_per_output_token_seconds": "Of whole texts: time after the first round by token after it.",
+    "inter_token_latency_seconds": (
+        "Between two rounds of a text, shared among the tokens of the second."
+    ),
+    "request_time_per_output_token_seconds": (
+        "Of whole texts: time after the first round by token after it."
+    ),
     "e2e_request_latency_seconds": "From a request's arrival to the end of a text.",
     "request_queue_time_seconds": "From a request's arrival to its beginning.",
     "request_prefill_time_seconds": "From a request's beginning to its first token.",
@@ -50,8 +78,14 @@ class Metrics:
 
     def __init__(self, model: str) -> None:
         self._registry, self._model = CollectorRegistry(), model
-        self._gauges = {name: Gauge(f"vllm:{name}", text, LABELS, registry=self._registry) for name, text in GAUGES.items()}
-        counters = {name: Counter(f"vllm:{name}", text, LABELS, registry=self._registry) for name, text in COUNTERS.items()}
+        self._gauges = {
+            name: Gauge(f"vllm:{name}", text, LABELS, registry=self._registry)
+            for name, text in GAUGES.items()
+        }
+        counters = {
+            name: Counter(f"vllm:{name}", text, LABELS, registry=self._registry)
+            for name, text in COUNTERS.items()
+        }
         self._counters = {name: counter.labels(model, "0") for name, counter in counters.items()}
         times = {
             name: Histogram(f"vllm:{name}", text, LABELS, registry=self._registry, buckets=SECONDS)
@@ -61,12 +95,20 @@ class Metrics:
             name: Histogram(f"vllm:{name}", text, LABELS, registry=self._registry, buckets=TOKENS)
             for name, text in SIZES.items()
         }
-        self._spread = {name: histogram.labels(model, "0") for name, histogram in (times | sizes).items()}
+        self._spread = {
+            name: histogram.labels(model, "0") for name, histogram in (times | sizes).items()
+        }
         self._by_position = self._labelled(
-            "vllm:spec_decode_num_accepted_tokens_per_pos", "The same by place in the draft.", "position"
+            "vllm:spec_decode_num_accepted_tokens_per_pos",
+            "The same by place in the draft.",
+            "position",
         )
-        self._ended = self._labelled("vllm:request_success", "Texts that ended, by why.", "finished_reason")
-        self._answers = self._labelled("draftproof:http_responses", "Answers, by endpoint and status.", "endpoint", "status")
+        self._ended = self._labelled(
+            "vllm:request_success", "Texts that ended, by why.", "finished_reason"
+        )
+        self._answers = self._labelled(
+            "draftproof:http_responses", "Answers, by endpoint and status.", "endpoint", "status"
+        )
 
     def _labelled(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(name, text, (*LABELS, *labels), registry=self._registry)
@@ -94,7 +136,9 @@ class Metrics:
             for place in range(accepted):
                 self._by_position.labels(self._model, "0", str(place)).inc()
             if seen.seconds is not None and record.tokens:
-                self._spread["inter_token_latency_seconds"].observe(seen.seconds / len(record.tokens))
+                self._spread["inter_token_latency_seconds"].observe(
+                    seen.seconds / len(record.tokens)
+                )
         if seen.seconds is None and seen.rounds:
             self._first(seen.work)
         if seen.completion is not None:
@@ -120,7 +164,9 @@ class Metrics:
         if work.first is not None:
             self._spread["request_decode_time_seconds"].observe(now - work.first)
         if done.decode_tokens_per_second:
-            self._spread["request_time_per_output_token_seconds"].observe(1 / done.decode_tokens_per_second)
+            self._spread["request_time_per_output_token_seconds"].observe(
+                1 / done.decode_tokens_per_second
+            )
 
     def text(self) -> bytes:
         """Everything, as Prometheus reads it."""

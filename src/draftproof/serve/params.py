@@ -17,7 +17,8 @@ SAME_NAME = tuple(name for name in server_fields() if name not in OF_ANOTHER_FOR
 """Fields that are taken over as they are."""
 
 DEFAULT_COMPLETION_TOKENS = 16
-"""max_tokens of a completion that says none, in OpenAI's reference as in vLLM; a chat's answer ends by itself."""
+"""max_tokens of a completion that says none, in OpenAI's reference as in vLLM; a chat's answer ends
+by itself."""
 
 MOST_BIAS = 100
 MOST_STOPS = 64
@@ -47,18 +48,29 @@ def completion_tokens(body: CompletionBody) -> tuple[str, int | None]:
 
 def chat_tokens(body: ChatBody) -> tuple[str, int | None]:
     """The same for a chat, where OpenAI has two names for it."""
-    if None not in (body.max_tokens, body.max_completion_tokens) and body.max_tokens != body.max_completion_tokens:
-        refuse("max_tokens", "max_tokens and max_completion_tokens say different things: leave one of them out")
+    if (
+        None not in (body.max_tokens, body.max_completion_tokens)
+        and body.max_tokens != body.max_completion_tokens
+    ):
+        refuse(
+            "max_tokens",
+            "max_tokens and max_completion_tokens say different things: leave one of them out",
+        )
     if body.max_completion_tokens is not None:
         return "max_completion_tokens", body.max_completion_tokens
     return "max_tokens", body.max_tokens
 
 
 def sampling_params(
-    given: Mapping[str, Any], max_tokens: int | None, config: Any, num_prompt_tokens: int, vocab_size: int
+    given: Mapping[str, Any],
+    max_tokens: int | None,
+    config: Any,
+    num_prompt_tokens: int,
+    vocab_size: int,
 ) -> SamplingParams:
-    """Complete parameters: what was asked, over what the model's generation config says, at temperature 1 unless one of them
-    names another. ApiError, with the field, for what cannot be honoured."""
+    """Complete parameters: what was asked, over what the model's generation config says, at
+    temperature 1 unless one of them names another. ApiError, with the field, for what cannot be
+    honoured."""
     for name, value in given.items():
         try:
             SamplingParams(**{name: value})
@@ -84,27 +96,51 @@ def structure(body: Sampled) -> dict[str, Any] | None:
     """The grammar that the text keeps to, in vLLM's form; None where it is free."""
     form = body.response_format
     if form is not None and (form.type == "json_schema") != (form.json_schema is not None):
-        refuse("response_format", "response_format has a json_schema where its type is json_schema, and nowhere else")
+        refuse(
+            "response_format",
+            "response_format has a json_schema where its type is json_schema, and nowhere else",
+        )
     if form is None or form.type == "text":
         return body.structured_outputs
     if body.structured_outputs is not None:
-        refuse("structured_outputs", "structured_outputs and response_format both bind the text: leave one of them out")
+        refuse(
+            "structured_outputs",
+            "structured_outputs and response_format both bind the text: leave one of them out",
+        )
     return {"json_object": True} if form.json_schema is None else {"json": form.json_schema.schema_}
 
 
 def check_best_of(body: Sampled) -> None:
     """ApiError where more texts are to be made than are returned."""
     if body.best_of is not None and body.best_of != (1 if body.n is None else body.n):
-        refuse("best_of", f"best_of is {str(body.best_of)[:40]}: every text that is made is returned, so it can only be n")
+        refuse(
+            "best_of",
+            (
+                f"best_of is {str(body.best_of)[:40]}: every text that is made is returned, "
+                "so it can only be n"
+            ),
+        )
 
 
 def _biases(given: Mapping[str, Any]) -> dict[int, float]:
     biases: dict[int, float] = {}
     for name, bias in given.items():
         if not (name.isascii() and name.isdigit() and len(name) < 10) or int(name) in biases:
-            refuse("logit_bias", f"logit_bias has the key {name[:40]!r}; keys are token ids, each once")
-        if isinstance(bias, bool) or not isinstance(bias, (int, float)) or not -MOST_BIAS <= bias <= MOST_BIAS:
-            refuse("logit_bias", f"logit_bias of token {name} is {str(bias)[:40]}; allowed: -{MOST_BIAS} to {MOST_BIAS}")
+            refuse(
+                "logit_bias", f"logit_bias has the key {name[:40]!r}; keys are token ids, each once"
+            )
+        if (
+            isinstance(bias, bool)
+            or not isinstance(bias, (int, float))
+            or not -MOST_BIAS <= bias <= MOST_BIAS
+        ):
+            refuse(
+                "logit_bias",
+                (
+                    f"logit_bias of token {name} is {str(bias)[:40]}; allowed: -{MOST_BIAS} "
+                    f"to {MOST_BIAS}"
+                ),
+            )
         biases[int(name)] = float(bias)
     return biases
 

@@ -1,8 +1,9 @@
-"""Prompts and answers that were read, kept so that whoever begins in the same way reads only what is new.
+"""Prompts and answers that were read, kept so that whoever begins in the same way reads only what
+is new.
 
-An entry is a target session that no text uses any more. A new text takes a copy of the longest one in common with its prompt:
-copies share nothing, so neither can be told from one that was read afresh. Where memory is full, the least recently used goes.
-"""
+An entry is a target session that no text uses any more. A new text takes a copy of the longest one
+in common with its prompt: copies share nothing, so neither can be told from one that was read
+afresh. Where memory is full, the least recently used goes."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ class _Entry:
 
 
 class PrefixCache(Prefixes):
-    """max_bytes: what all entries may take together; 0 keeps nothing. size_of: bytes of a session of so many tokens."""
+    """max_bytes: what all entries may take together; 0 keeps nothing. size_of: bytes of a session
+    of so many tokens."""
 
     def __init__(self, max_bytes: int, size_of: Callable[[int], int]) -> None:
         self._max_bytes, self._size_of = max_bytes, size_of
@@ -51,11 +53,17 @@ class PrefixCache(Prefixes):
         running: Iterable[tuple[TokenIds, Session]] = (),
         due: Mapping[TokenIds, int] = MappingProxyType({}),
     ) -> Session | None:
-        """A copy that has read the longest known beginning of `wanted`, all but its last token at most."""
+        """A copy that has read the longest known beginning of `wanted`, all but its last token at
+        most."""
         begins = wanted[:-1]
-        kept = [(shared(entry.tokens, begins), number, entry.session) for number, entry in self._entries.items()]
+        kept = [
+            (shared(entry.tokens, begins), number, entry.session)
+            for number, entry in self._entries.items()
+        ]
         used = [(shared(tuple(session.tokens), begins), None, session) for _, session in running]
-        length, number, session = max([*kept, *used], key=lambda each: each[0], default=(0, None, None))
+        length, number, session = max(
+            [*kept, *used], key=lambda each: each[0], default=(0, None, None)
+        )
         if session is None or length < LEAST_SHARED:
             return None
         if number is not None:
@@ -66,10 +74,19 @@ class PrefixCache(Prefixes):
         """Keep a session that its text has left, or close it."""
         tokens = tuple(session.tokens)
         size = self._size_of(len(tokens))
-        if len(tokens) < LEAST_SHARED or size > self._max_bytes or not session.can_fork or self._holds(tokens):
+        if (
+            len(tokens) < LEAST_SHARED
+            or size > self._max_bytes
+            or not session.can_fork
+            or self._holds(tokens)
+        ):
             session.close()
             return
-        for number in [number for number, entry in self._entries.items() if tokens[: len(entry.tokens)] == entry.tokens]:
+        for number in [
+            number
+            for number, entry in self._entries.items()
+            if tokens[: len(entry.tokens)] == entry.tokens
+        ]:
             self._drop(number)
         self._entries[id(session)] = _Entry(session, tokens, size)
         self.num_bytes += size

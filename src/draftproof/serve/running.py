@@ -1,4 +1,5 @@
-"""A request at work: its prompts handed to the worker, what comes of them handed on, its end in whatever way."""
+"""A request at work: its prompts handed to the worker, what comes of them handed on, its end in
+whatever way."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from draftproof.serve.usage import Usage
 
 
 class Running:
-    """Prompts at work. Ends when all their texts have, or their time is over; closing it cancels what is left.
+    """Prompts at work. Ends when all their texts have, or their time is over; closing it cancels
+    what is left.
 
     usage, completions: of what has come so far."""
 
@@ -24,7 +26,11 @@ class Running:
         self._cancel, self._left = threading.Event(), sum(prompt.params.n for prompt in prompts)
         self._arrived: asyncio.Queue[tuple[int, Update] | None] = asyncio.Queue()
         self._loop, seconds = asyncio.get_running_loop(), service.settings.request_timeout
-        self._deadline = None if seconds is None else self._loop.call_later(seconds, self._arrived.put_nowait, None)
+        self._deadline = (
+            None
+            if seconds is None
+            else self._loop.call_later(seconds, self._arrived.put_nowait, None)
+        )
         self.works = [
             Work(each.decoder, each.request, partial(self._deliver, number), self._cancel)
             for number, each in enumerate(prompts)
@@ -34,12 +40,17 @@ class Running:
         service.worker.submit(self.works)
 
     async def updates(self) -> AsyncIterator[tuple[int, Update]]:
-        """The number of the prompt and what came of it. ApiError when a text failed or time was over."""
+        """The number of the prompt and what came of it. ApiError when a text failed or time was
+        over."""
         try:
             while self._left:
                 arrived = await self._arrived.get()
                 if arrived is None:
-                    raise ApiError("the request took longer than this server allows", status=504, code="timeout")
+                    raise ApiError(
+                        "the request took longer than this server allows",
+                        status=504,
+                        code="timeout",
+                    )
                 number, update = arrived
                 if update.failure is not None:
                     raise ApiError(update.failure, status=500)
@@ -77,7 +88,15 @@ class Running:
             "rounds": sum(one.num_rounds for one in stats),
             "draft_tokens": sum(one.num_draft_tokens for one in stats),
             "accepted_tokens": sum(one.num_accepted_tokens for one in stats),
-            "queue_seconds": max((work.begun - work.queued for work in self.works if work.begun), default=None),
-            "first_token_seconds": max((work.first - work.queued for work in self.works if work.first), default=None),
-            **{name: value for name, value in self.usage.as_dict().items() if isinstance(value, int)},
+            "queue_seconds": max(
+                (work.begun - work.queued for work in self.works if work.begun), default=None
+            ),
+            "first_token_seconds": max(
+                (work.first - work.queued for work in self.works if work.first), default=None
+            ),
+            **{
+                name: value
+                for name, value in self.usage.as_dict().items()
+                if isinstance(value, int)
+            },
         }

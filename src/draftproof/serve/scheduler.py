@@ -1,4 +1,5 @@
-"""What the server asks of the engine: requests with the times of their lives, and word of every round to whoever asked."""
+"""What the server asks of the engine: requests with the times of their lives, and word of every
+round to whoever asked."""
 
 from __future__ import annotations
 
@@ -21,9 +22,11 @@ STOPS = "the server stops"
 
 @dataclass(eq=False)
 class Work:
-    """A request, and where what comes of it goes. cancel: once set, its texts leave before the next round.
+    """A request, and where what comes of it goes. cancel: once set, its texts leave before the next
+    round.
 
-    queued, begun, first: when it came, when its first text was opened, when the first token was there."""
+    queued, begun, first: when it came, when its first text was opened, when the first token was
+    there."""
 
     decoder: SpeculativeDecoder
     request: GenerationRequest
@@ -39,7 +42,8 @@ class Work:
 
 @dataclass(frozen=True)
 class Seen:
-    """What `on_row` is told when a row has new tokens or has ended. seconds: since those before, None for the first."""
+    """What `on_row` is told when a row has new tokens or has ended. seconds: since those before,
+    None for the first."""
 
     work: Work
     rounds: tuple[Round, ...]
@@ -48,8 +52,8 @@ class Seen:
 
 
 class Scheduler:
-    """decoder: whose target all requests are for. max_num_seqs: texts at a time. piece: most tokens of prompts read in one
-    round. on_row: told of every row that did something."""
+    """decoder: whose target all requests are for. max_num_seqs: texts at a time. piece: most tokens
+    of prompts read in one round. on_row: told of every row that did something."""
 
     def __init__(
         self,
@@ -99,8 +103,8 @@ class Scheduler:
         return self._engine.has_unfinished_requests()
 
     def step(self) -> None:
-        """One round of all that run; what it brought is delivered. An error that is no row's own fails every request that ran,
-        is raised, and leaves those that wait."""
+        """One round of all that run; what it brought is delivered. An error that is no row's own
+        fails every request that ran, is raised, and leaves those that wait."""
         for number, work in list(self._works.items()):
             if work.cancel.is_set() and work.first is None:  # nobody is left to hear of it
                 self._engine.abort_request(number)
@@ -126,7 +130,11 @@ class Scheduler:
             work.begun = work.begun or now - update.seconds
             work.first = work.first or now
             before, work.last[index] = work.last.get(index), now
-            self._on_row(Seen(work, update.rounds, None if before is None else now - before, update.completion))
+            self._on_row(
+                Seen(
+                    work, update.rounds, None if before is None else now - before, update.completion
+                )
+            )
         if update.completion is not None:
             work.ended.add(index)
         work.deliver(update)

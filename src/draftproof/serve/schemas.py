@@ -1,4 +1,5 @@
-"""The bodies of requests: OpenAI's fields and vLLM's beside them, each with its type. Ranges are checked where they are known.
+"""The bodies of requests: OpenAI's fields and vLLM's beside them, each with its type. Ranges are
+checked where they are known.
 
 A field that is not here is refused by name: `REFUSED` says why, of those that other servers take.
 """
@@ -28,19 +29,30 @@ REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
     "web_search_options": ((), "the model searches nothing"),
     "audio": ((), "the model writes text only"),
     "chat_template": ((), "a template is a program; the model's own is used"),
-    "documents": ((), "give documents through chat_template_kwargs where the model's template reads them"),
+    "documents": (
+        (),
+        "give documents through chat_template_kwargs where the model's template reads them",
+    ),
     "priority": ((0,), "requests are taken in the order they arrive"),
     "truncate_prompt_tokens": ((), "a prompt is read whole or refused"),
     "logits_processors": ((), "a server runs no code of its clients"),
-    "spaces_between_special_tokens": ((True,), "special tokens are shown as the tokenizer writes them"),
-    "detokenize": ((True,), "text is always written out; ask for ids beside it with return_token_ids"),
+    "spaces_between_special_tokens": (
+        (True,),
+        "special tokens are shown as the tokenizer writes them",
+    ),
+    "detokenize": (
+        (True,),
+        "text is always written out; ask for ids beside it with return_token_ids",
+    ),
     "verbosity": (("medium",), "the model has no such setting"),
 }
-"""Fields of OpenAI's reference and vLLM's that cannot be honoured here: values that change nothing, and why no other."""
+"""Fields of OpenAI's reference and vLLM's that cannot be honoured here: values that change nothing,
+and why no other."""
 
 
 class Part(BaseModel):
-    """Strict types, no unknown fields, no infinities. Unset is what was left out; null stands for it."""
+    """Strict types, no unknown fields, no infinities. Unset is what was left out; null stands for
+    it."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -231,7 +243,9 @@ def read(kind: type[Body], given: dict[str, Any]) -> Body:
         if name not in kind.model_fields and not _changes_nothing(name, given[name]):
             raise ApiError(f"{name[:80]!r} is not taken here: {_why(kind, name)}", name[:80])
     try:
-        return kind.model_validate({name: value for name, value in given.items() if name in kind.model_fields})
+        return kind.model_validate(
+            {name: value for name, value in given.items() if name in kind.model_fields}
+        )
     except ValidationError as error:
         raise _complaint(error) from error
 
@@ -249,7 +263,9 @@ def _complaint(error: ValidationError) -> ApiError:
 
 def _changes_nothing(name: str, value: Any) -> bool:
     """Whether a field that cannot be honoured says what is done without it."""
-    return name in REFUSED and (value is None or any(value == one and type(value) is type(one) for one in REFUSED[name][0]))
+    return name in REFUSED and (
+        value is None or any(value == one and type(value) is type(one) for one in REFUSED[name][0])
+    )
 
 
 def _why(kind: type[Named], name: str) -> str:

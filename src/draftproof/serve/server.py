@@ -1,4 +1,5 @@
-"""The process: the application under uvicorn. SIGTERM or Ctrl-C: what runs is finished, what comes is refused, exit 0."""
+"""The process: the application under uvicorn. SIGTERM or Ctrl-C: what runs is finished, what comes
+is refused, exit 0."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ IDLE_SECONDS = 15
 
 
 class Server(uvicorn.Server):
-    """uvicorn's, with an orderly end of its own: nothing is raised again once everything is done."""
+    """uvicorn's, with an orderly end of its own: nothing is raised again once everything is
+    done."""
 
     def __init__(self, config: uvicorn.Config, app: Starlette) -> None:
         super().__init__(config)
@@ -28,7 +30,10 @@ class Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {
+            number: signal.signal(number, self.handle_exit)
+            for number in (signal.SIGINT, signal.SIGTERM)
+        }
         try:
             yield
         finally:
@@ -43,9 +48,12 @@ class Server(uvicorn.Server):
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket that listens nowhere yet; port 0 takes a free one. UsageError when the address is taken or none of ours."""
+    """A socket that listens nowhere yet; port 0 takes a free one. UsageError when the address is
+    taken or none of ours."""
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM
+        )[0]
         bound = socket.socket(family, kind, protocol)
         try:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -54,7 +62,9 @@ def bind(host: str, port: int) -> socket.socket:
             bound.close()
             raise
     except (OSError, UnicodeError) as error:
-        raise UsageError(f"--host {host} --port {port}: {getattr(error, 'strerror', None) or error}") from error
+        raise UsageError(
+            f"--host {host} --port {port}: {getattr(error, 'strerror', None) or error}"
+        ) from error
     return bound
 
 

@@ -46,17 +46,27 @@ class Prompt:
 
 
 class Service:
-    """One target, served. decoder: how requests are drafted unless they say otherwise; its tokenizer reads prompts."""
+    """One target, served. decoder: how requests are drafted unless they say otherwise; its
+    tokenizer reads prompts."""
 
     def __init__(self, decoder: SpeculativeDecoder, settings: Settings) -> None:
         if decoder.tokenizer is None:
-            raise UsageError(f"{decoder.target.name} has no tokenizer, so it cannot read a prompt of text")
+            raise UsageError(
+                f"{decoder.target.name} has no tokenizer, so it cannot read a prompt of text"
+            )
         self.settings, self.target, self.tokenizer = settings, decoder.target, decoder.tokenizer
-        self.tokens, self.metrics, self.created = Tokens(decoder.tokenizer), Metrics(settings.model), int(time.time())
-        self.tool_call_parser = settings.tool_call_parser or parser_for(getattr(decoder.tokenizer, "chat_template", None))
+        self.tokens, self.metrics = Tokens(decoder.tokenizer), Metrics(settings.model)
+        self.created = int(time.time())
+        self.tool_call_parser = settings.tool_call_parser or parser_for(
+            getattr(decoder.tokenizer, "chat_template", None)
+        )
         prefixes = PrefixCache(settings.prefix_cache_bytes, self._session_bytes)
         scheduler = Scheduler(
-            decoder, prefixes, max_num_seqs=settings.max_num_seqs, piece=settings.prompt_piece, on_row=self.metrics.row
+            decoder,
+            prefixes,
+            max_num_seqs=settings.max_num_seqs,
+            piece=settings.prompt_piece,
+            on_row=self.metrics.row,
         )
         self.worker = Worker(scheduler, settings.max_num_seqs + settings.max_queue)
         self.decoders = Decoders(decoder, self._build, lossless=settings.lossless)
@@ -65,23 +75,34 @@ class Service:
         self._watch(scheduler)
 
     async def check(self, job: Callable[..., Returned], *arguments: Any) -> Returned:
-        """Run what reads and checks a request beside the event loop, one at a time: tokenizers are not made for more."""
+        """Run what reads and checks a request beside the event loop, one at a time: tokenizers are
+        not made for more."""
         return await asyncio.get_running_loop().run_in_executor(self._checking, job, *arguments)
 
     def prompt(
-        self, ids: Sequence[int], field: str, body: Sampled, limit: tuple[str, int | None], **scores: int | None
+        self,
+        ids: Sequence[int],
+        field: str,
+        body: Sampled,
+        limit: tuple[str, int | None],
+        **scores: int | None,
     ) -> Prompt:
-        """A prompt of ids with the body's parameters, or an ApiError. field: where the prompt stands. limit: the field that
-        limits the text, and how. scores: logprobs, prompt_logprobs."""
+        """A prompt of ids with the body's parameters, or an ApiError. field: where the prompt
+        stands. limit: the field that limits the text, and how. scores: logprobs,
+        prompt_logprobs."""
         check_best_of(body)
         self._check_ids(ids, field)
         limited_by, max_tokens = limit
         self._check_length(len(ids), field, limited_by, max_tokens, body.min_tokens)
         decoder, length = self.decoders.choose(body.speculative_config, body.prediction is not None)
         given = asked(body) | {name: value for name, value in scores.items() if value is not None}
-        params = sampling_params(given, max_tokens, self.target.generation_config, len(ids), self.target.vocab_size)
+        params = sampling_params(
+            given, max_tokens, self.target.generation_config, len(ids), self.target.vocab_size
+        )
         try:
-            return Prompt(decoder.request(list(ids), replace(params, num_speculative_tokens=length)), decoder)
+            return Prompt(
+                decoder.request(list(ids), replace(params, num_speculative_tokens=length)), decoder
+            )
         except UsageError as error:
             raise of_usage(error, _field(error, given, body)) from error
 
@@ -92,7 +113,9 @@ class Service:
     def check_count(self, n: int, num_prompts: int) -> None:
         """ApiError for more texts than a request may have."""
         if not 1 <= n * num_prompts <= self.settings.max_texts:
-            many = f"n is {str(n)[:40]}" + (f" for each of {num_prompts} prompts" if num_prompts > 1 else "")
+            many = f"n is {str(n)[:40]}" + (
+                f" for each of {num_prompts} prompts" if num_prompts > 1 else ""
+            )
             refuse("n", f"{many}; allowed: 1 to {self.settings.max_texts} texts together")
 
     def stop(self) -> None:
@@ -111,23 +134,42 @@ class Service:
             refuse(field, f"{field} is empty; give at least one token")
         beyond = next((token for token in ids if not 0 <= token < self.target.vocab_size), None)
         if beyond is not None:
-            refuse(field, f"{field} holds token {str(beyond)[:40]}; ids go from 0 to {self.target.vocab_size - 1}")
+            refuse(
+                field,
+                (
+                    f"{field} holds token {str(beyond)[:40]}; ids go from 0 to "
+                    f"{self.target.vocab_size - 1}"
+                ),
+            )
 
-    def _check_length(self, count: int, field: str, limited_by: str, max_tokens: int | None, min_tokens: int | None) -> None:
+    def _check_length(
+        self,
+        count: int,
+        field: str,
+        limited_by: str,
+        max_tokens: int | None,
+        min_tokens: int | None,
+    ) -> None:
         most = self.target.max_length
         if max_tokens is not None and max_tokens < 1:
             refuse(limited_by, f"{limited_by} is {max_tokens}; allowed: a whole number from 1")
         if most is None:
             if max_tokens is None:
-                refuse(limited_by, f"{limited_by} is needed: the model has no context limit to stop at")
+                refuse(
+                    limited_by, f"{limited_by} is needed: the model has no context limit to stop at"
+                )
             return
         if count >= most:
-            message = f"{field} has {count} tokens; the model's context holds {most}, and one must be left to write"
+            message = (
+                f"{field} has {count} tokens; the model's context holds {most}, and one must "
+                "be left to write"
+            )
             raise ApiError(message, field, code="context_length_exceeded")
         for name, wanted in ((limited_by, max_tokens), ("min_tokens", min_tokens)):
             if wanted is not None and count + wanted > most:
                 message = (
-                    f"{name} is {str(wanted)[:40]}, and {field} has {count} tokens; the model's context holds {most} together"
+                    f"{name} is {str(wanted)[:40]}, and {field} has {count} tokens; the "
+                    f"model's context holds {most} together"
                 )
                 raise ApiError(message, name, code="context_length_exceeded")
 
@@ -139,12 +181,17 @@ class Service:
         capacity = self.settings.max_num_seqs * (self.target.max_length or 0)
         self.metrics.watch("num_requests_running", lambda: scheduler.num_running)
         self.metrics.watch("num_requests_waiting", lambda: self.worker.num_waiting)
-        self.metrics.watch("kv_cache_usage_perc", lambda: min(1.0, scheduler.num_tokens / capacity) if capacity else 0.0)
+        self.metrics.watch(
+            "kv_cache_usage_perc",
+            lambda: min(1.0, scheduler.num_tokens / capacity) if capacity else 0.0,
+        )
 
 
 def _field(error: UsageError, given: Mapping[str, Any], body: Sampled) -> str | None:
     """Which field the library complains about."""
-    about_grammar = any(word in str(error) for word in ("structured_outputs", "grammar", "schema", "regex"))
+    about_grammar = any(
+        word in str(error) for word in ("structured_outputs", "grammar", "schema", "regex")
+    )
     if "structured_outputs" in given and about_grammar:
         return "structured_outputs" if body.structured_outputs is not None else "response_format"
     return next((name for name in given if name in str(error)), None)

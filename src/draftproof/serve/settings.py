@@ -9,15 +9,17 @@ from draftproof.errors import UsageError
 
 @dataclass(frozen=True)
 class Settings:
-    """model: the name under which requests ask for the target. api_key: what a client must show; None asks for nothing.
+    """model: the name under which requests ask for the target. api_key: what a client must show;
+    None asks for nothing.
 
-    max_num_seqs: texts that run at a time. max_queue: requests that may wait beside them; a further one is answered 429.
-    prompt_piece: most tokens of prompts read in one round. prefix_cache_bytes: what prompts and answers already read may take;
-    0 keeps none. max_body_bytes: of a request. max_texts: texts of one request, all its prompts together. max_logprobs: most
-    likely tokens reported beside each. request_timeout: seconds from a request's arrival to its end, waiting included; None
-    for no limit. io_timeout: seconds that a client may take to send its request, or to take the next part of an answer.
-    tool_call_parser: a name in `tools.PARSERS`; None goes by the model's chat template. lossless: refuse rules that change the
-    target's law."""
+    max_num_seqs: texts that run at a time. max_queue: requests that may wait beside them; a further
+    one is answered 429. prompt_piece: most tokens of prompts read in one round. prefix_cache_bytes:
+    what prompts and answers already read may take; 0 keeps none. max_body_bytes: of a request.
+    max_texts: texts of one request, all its prompts together. max_logprobs: most likely tokens
+    reported beside each. request_timeout: seconds from a request's arrival to its end, waiting
+    included; None for no limit. io_timeout: seconds that a client may take to send its request, or
+    to take the next part of an answer. tool_call_parser: a name in `tools.PARSERS`; None goes by
+    the model's chat template. lossless: refuse rules that change the target's law."""
 
     model: str
     api_key: str | None = None
@@ -41,6 +43,9 @@ class Settings:
             if getattr(self, name) < 0:
                 raise UsageError(f"{name} is {getattr(self, name)}; allowed: a whole number from 0")
         if self.api_key is not None and not (self.api_key.isascii() and self.api_key.strip()):
-            raise UsageError("api_key is empty or holds characters that no header can carry; allowed: letters of ASCII")
+            raise UsageError(
+                "api_key is empty or holds characters that no header can carry; allowed: "
+                "letters of ASCII"
+            )
         if self.io_timeout <= 0 or (self.request_timeout is not None and self.request_timeout <= 0):
             raise UsageError("a timeout is a number of seconds above 0")

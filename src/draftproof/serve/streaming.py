@@ -1,4 +1,5 @@
-"""Answers that come in parts, as server-sent events; and the end of work for clients that have gone."""
+"""Answers that come in parts, as server-sent events; and the end of work for clients that have
+gone."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ class ClientGone(Exception):
 
 
 async def unless_gone(receive: Receive, work: Awaitable[Returned]) -> Returned:
-    """What `work` gives; ClientGone, and `work` cancelled, when the client goes away before, or `work` gives it up."""
+    """What `work` gives; ClientGone, and `work` cancelled, when the client goes away before, or
+    `work` gives it up."""
     working, watching = asyncio.ensure_future(work), asyncio.ensure_future(_gone(receive))
     try:
         await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
@@ -40,17 +42,23 @@ async def _gone(receive: Receive) -> None:
 
 def event(value: dict[str, Any] | str) -> bytes:
     """One event; JSON in one line."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    text = (
+        value
+        if isinstance(value, str)
+        else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    )
     return f"data: {text}\n\n".encode()
 
 
 class EventStream(Response):
-    """events: the parts. finish: called once, when the stream has ended in whatever way. seconds: a client may take to read the
-    next part; one that is slower is cut off."""
+    """events: the parts. finish: called once, when the stream has ended in whatever way. seconds: a
+    client may take to read the next part; one that is slower is cut off."""
 
     media_type = "text/event-stream"
 
-    def __init__(self, events: AsyncIterator[dict[str, Any]], finish: Callable[[str], None], seconds: float) -> None:
+    def __init__(
+        self, events: AsyncIterator[dict[str, Any]], finish: Callable[[str], None], seconds: float
+    ) -> None:
         super().__init__(headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._events, self._finish, self._seconds = events, finish, seconds
@@ -75,7 +83,8 @@ class EventStream(Response):
         await self._part(send, event("[DONE]"), more=False)
 
     async def _part(self, send: Send, data: bytes, more: bool = True) -> None:
-        """Not by `asyncio.wait_for`, which before Python 3.12 may swallow the cancellation of what it waits in."""
+        """Not by `asyncio.wait_for`, which before Python 3.12 may swallow the cancellation of what
+        it waits in."""
         task = asyncio.current_task()
         assert task is not None
         overdue = asyncio.get_running_loop().call_later(self._seconds, task.cancel)

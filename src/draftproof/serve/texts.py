@@ -24,15 +24,27 @@ def tokenize(body: TokenizeBody, service: Service) -> dict[str, Any]:
         ids = service.encode(body.prompt, body.add_special_tokens is not False)
     else:
         if body.add_special_tokens:
-            refuse("add_special_tokens", "a chat's special tokens are its template's: leave add_special_tokens out")
+            refuse(
+                "add_special_tokens",
+                "a chat's special tokens are its template's: leave add_special_tokens out",
+            )
         ids = chat_prompt(body, body.tools, service.tokenizer)
     found = {"count": len(ids), "max_model_len": service.target.max_length, "tokens": ids}
-    return found | {"token_strs": [service.tokens.text(token) for token in ids]} if body.return_token_strs else found
+    return (
+        found | {"token_strs": [service.tokens.text(token) for token in ids]}
+        if body.return_token_strs
+        else found
+    )
 
 
 def detokenize(body: DetokenizeBody, service: Service) -> dict[str, Any]:
     """The text of ids, special tokens included."""
-    beyond = next((token for token in body.tokens if not 0 <= token < service.target.vocab_size), None)
+    beyond = next(
+        (token for token in body.tokens if not 0 <= token < service.target.vocab_size), None
+    )
     if beyond is not None:
-        refuse("tokens", f"tokens holds {str(beyond)[:40]}; ids go from 0 to {service.target.vocab_size - 1}")
+        refuse(
+            "tokens",
+            f"tokens holds {str(beyond)[:40]}; ids go from 0 to {service.target.vocab_size - 1}",
+        )
     return {"prompt": decode_all(service.tokenizer, body.tokens, skip_special_tokens=False)}

@@ -1,4 +1,5 @@
-"""Single tokens as clients see them: their text, and the bytes they stand for, which need not be whole characters."""
+"""Single tokens as clients see them: their text, and the bytes they stand for, which need not be
+whole characters."""
 
 from __future__ import annotations
 
@@ -32,28 +33,38 @@ class Tokens:
         return self.bytes(token).decode("utf-8", "replace")
 
     def completion_logprobs(
-        self, token_ids: Sequence[int], scored: Sequence[TokenLogprobs | None], num_top: int, offset: int = 0
+        self,
+        token_ids: Sequence[int],
+        scored: Sequence[TokenLogprobs | None],
+        num_top: int,
+        offset: int = 0,
     ) -> dict[str, Any]:
-        """OpenAI's record for completions. scored: None for the first token of a prompt, which follows nothing. offset: where
-        in the text the first token stands."""
+        """OpenAI's record for completions. scored: None for the first token of a prompt, which
+        follows nothing. offset: where in the text the first token stands."""
         texts = [self.text(token) for token in token_ids]
         return {
             "tokens": texts,
             "token_logprobs": [None if each is None else each.logprob for each in scored],
-            "top_logprobs": [None if each is None else self._by_text(each, num_top) for each in scored],
+            "top_logprobs": [
+                None if each is None else self._by_text(each, num_top) for each in scored
+            ],
             "text_offset": list(accumulate(map(len, texts), initial=offset))[:-1],
         }
 
     def chat_logprobs(self, scored: Sequence[TokenLogprobs]) -> dict[str, Any]:
         """OpenAI's record for chats."""
         content = [
-            self._entry(each.token_id, each.logprob) | {"top_logprobs": [self._entry(*one) for one in each.top]}
+            self._entry(each.token_id, each.logprob)
+            | {"top_logprobs": [self._entry(*one) for one in each.top]}
             for each in scored
         ]
         return {"content": content, "refusal": None}
 
-    def prompt_logprobs(self, scored: Sequence[TokenLogprobs | None], num_top: int) -> list[dict[str, Any] | None]:
-        """vLLM's record: of each token of the prompt, it and the `num_top` likeliest ones, by id."""
+    def prompt_logprobs(
+        self, scored: Sequence[TokenLogprobs | None], num_top: int
+    ) -> list[dict[str, Any] | None]:
+        """vLLM's record: of each token of the prompt, it and the `num_top` likeliest ones, by
+        id."""
         return [None if each is None else self._by_id(each, num_top) for each in scored]
 
     def _by_text(self, scored: TokenLogprobs, num_top: int) -> dict[str, float]:
@@ -66,9 +77,12 @@ class Tokens:
     def _by_id(self, scored: TokenLogprobs, num_top: int) -> dict[str, Any]:
         ranked = [(scored.token_id, scored.logprob, scored.rank)]
         best = enumerate(scored.top[:num_top], 1)
-        ranked += [(token, logprob, rank) for rank, (token, logprob) in best if token != scored.token_id]
+        ranked += [
+            (token, logprob, rank) for rank, (token, logprob) in best if token != scored.token_id
+        ]
         return {
-            str(token): {"logprob": logprob, "rank": rank, "decoded_token": self.text(token)} for token, logprob, rank in ranked
+            str(token): {"logprob": logprob, "rank": rank, "decoded_token": self.text(token)}
+            for token, logprob, rank in ranked
         }
 
     def _entry(self, token: int, logprob: float) -> dict[str, Any]:

@@ -1,7 +1,8 @@
-"""Calls of tools in what a model writes: one parser for each way in which models are trained to write them.
+"""Calls of tools in what a model writes: one parser for each way in which models are trained to
+write them.
 
-A parser is fed the text as it comes and gives back what is certain: text to be shown, and whole calls. What begins like a call
-and is none comes out as the text it is.
+A parser is fed the text as it comes and gives back what is certain: text to be shown, and whole
+calls. What begins like a call and is none comes out as the text it is.
 """
 
 from __future__ import annotations
@@ -26,7 +27,11 @@ class Call:
     id: str = field(default_factory=_new_id)
 
     def as_dict(self) -> dict[str, Any]:
-        return {"id": self.id, "type": "function", "function": {"name": self.name, "arguments": self.arguments}}
+        return {
+            "id": self.id,
+            "type": "function",
+            "function": {"name": self.name, "arguments": self.arguments},
+        }
 
 
 class ToolParser(Protocol):
@@ -40,8 +45,8 @@ class ToolParser(Protocol):
 
 
 class Hermes:
-    """`<tool_call>{"name": …, "arguments": {…}}</tool_call>` in running text: Hermes, Qwen 2.5, Qwen 3 and others. The space
-    between text and a call belongs to neither."""
+    """`<tool_call>{"name": …, "arguments": {…}}</tool_call>` in running text: Hermes, Qwen 2.5,
+    Qwen 3 and others. The space between text and a call belongs to neither."""
 
     START, END = "<tool_call>", "</tool_call>"
 
@@ -51,7 +56,9 @@ class Hermes:
     def feed(self, text: str) -> Iterator[str | Call]:
         self._pending += text
         while True:
-            before, found, after = self._pending.partition(self.END if self._is_inside else self.START)
+            before, found, after = self._pending.partition(
+                self.END if self._is_inside else self.START
+            )
             if not found:
                 break
             if self._is_inside:
@@ -67,7 +74,9 @@ class Hermes:
                 self._pending = self._pending[len(shown) :]
 
     def close(self) -> Iterator[str | Call]:
-        call = _call(self._pending, "arguments") if self._is_inside else None  # some end the answer in place of the mark
+        call = (
+            _call(self._pending, "arguments") if self._is_inside else None
+        )  # some end the answer in place of the mark
         rest = f"{self.START}{self._pending}" if self._is_inside else self._pending
         self._pending = ""
         if call is not None:
@@ -77,7 +86,8 @@ class Hermes:
 
 
 class LlamaJson:
-    """An answer that is nothing but `{"name": …, "parameters": {…}}`, several with a semicolon between them: Llama 3."""
+    """An answer that is nothing but `{"name": …, "parameters": {…}}`, several with a semicolon
+    between them: Llama 3."""
 
     def __init__(self) -> None:
         self._pending, self._is_text = "", False
@@ -85,7 +95,9 @@ class LlamaJson:
     def feed(self, text: str) -> Iterator[str | Call]:
         self._pending += text
         start = self._pending.lstrip().removeprefix("<|python_tag|>")
-        if self._is_text or (start and not start.startswith("{") and not "<|python_tag|>".startswith(start)):
+        if self._is_text or (
+            start and not start.startswith("{") and not "<|python_tag|>".startswith(start)
+        ):
             self._is_text = True
             shown, self._pending = self._pending, ""
             if shown:
@@ -122,7 +134,11 @@ def _call(text: str, key: str) -> Call | None:
 
 
 def _as_call(value: Any, key: str) -> Call | None:
-    if not isinstance(value, dict) or not isinstance(value.get("name"), str) or not isinstance(value.get(key, {}), dict):
+    if (
+        not isinstance(value, dict)
+        or not isinstance(value.get("name"), str)
+        or not isinstance(value.get(key, {}), dict)
+    ):
         return None
     return Call(value["name"], json.dumps(value.get(key, {}), ensure_ascii=False))
 
@@ -143,4 +159,11 @@ def _calls_in_a_row(text: str) -> Iterator[Call | None]:
 
 def _begun(text: str, mark: str) -> int:
     """Length of the longest end of `text` with which `mark` begins."""
-    return next((length for length in range(min(len(mark), len(text)), 0, -1) if text.endswith(mark[:length])), 0)
+    return next(
+        (
+            length
+            for length in range(min(len(mark), len(text)), 0, -1)
+            if text.endswith(mark[:length])
+        ),
+        0,
+    )

@@ -12,8 +12,8 @@ PREDICTION = "prediction"
 
 
 def prediction_tokens(rounds: Iterable[Round], method: str) -> tuple[int, int]:
-    """Tokens of the prediction that are in the text, and those that were drafted from it and are not. method: what drafts,
-    where rounds do not say."""
+    """Tokens of the prediction that are in the text, and those that were drafted from it and are
+    not. method: what drafts, where rounds do not say."""
     drafted = [record for record in rounds if (record.drafter or method) == PREDICTION]
     accepted = sum(record.num_accepted_tokens for record in drafted)
     return accepted, sum(len(record.draft_tokens) for record in drafted) - accepted
@@ -26,7 +26,8 @@ class Usage:
         self.prompt = self.cached = self.completion = self.accepted = self.rejected = 0
 
     def end(self, completion: Completion) -> None:
-        """A text has ended. What a prompt's first text had read already counts as cached; its others copy from it anyway."""
+        """A text has ended. What a prompt's first text had read already counts as cached; its
+        others copy from it anyway."""
         if completion.index == 0:
             self.cached += completion.num_cached_tokens
         accepted, rejected = prediction_tokens(completion.rounds, completion.stats.method)

@@ -1,4 +1,5 @@
-"""The one thread that runs the models: takes requests in between rounds, and what else must not run beside a pass."""
+"""The one thread that runs the models: takes requests in between rounds, and what else must not run
+beside a pass."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ class Worker:
         return sum(work.request.params.n for work in list(self._inbox)) + self.scheduler.num_waiting
 
     def submit(self, works: Sequence[Work]) -> None:
-        """All prompts of one request, or an ApiError: 429 when the queue is full, 503 when no more is taken."""
+        """All prompts of one request, or an ApiError: 429 when the queue is full, 503 when no more
+        is taken."""
         with self._changed:
             if self._stopping or not self.is_alive:
                 raise ApiError("the server is going down", status=503)
@@ -76,7 +78,11 @@ class Worker:
     def _take(self) -> bool:
         """Wait for something to do, and take it in; False when the end has come."""
         with self._changed:
-            self._changed.wait_for(lambda: self._jobs or self._inbox or self._stopping or self.scheduler.has_unfinished())
+            self._changed.wait_for(
+                lambda: (
+                    self._jobs or self._inbox or self._stopping or self.scheduler.has_unfinished()
+                )
+            )
             jobs, self._jobs = self._jobs, []
             for work in self._inbox:
                 self.scheduler.add(work)

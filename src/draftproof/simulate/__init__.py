@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from draftproof.simulate.curves import (
         process_result as process_result,
     )
-    from draftproof.simulate.decoder import SimulatedSpeculativeDecoder as SimulatedSpeculativeDecoder
+    from draftproof.simulate.decoder import (
+        SimulatedSpeculativeDecoder as SimulatedSpeculativeDecoder,
+    )
     from draftproof.simulate.generation import run_generation as run_generation
     from draftproof.simulate.presets import card as card
     from draftproof.simulate.presets import model as model

@@ -1,10 +1,12 @@
-"""How many drafts of a round are accepted: processes to simulate with, from the textbook's coin to a recorded run.
+"""How many drafts of a round are accepted: processes to simulate with, from the textbook's coin to
+a recorded run.
 
-A process is opened with a generator and then gives one round after another: `next_round(num_draft)` -> (drafted, accepted).
-Real acceptance is not a coin: it changes along the text (`MarkovAcceptance`), falls with the position in the draft
-(`PositionAcceptance`) and comes in bursts no formula has (`ReplayAcceptance`). `expected_tokens(num_draft)` is exact for the
-first three and the record's own mean for the last: tokens a round emits, replacement or bonus included, over a long run.
-"""
+A process is opened with a generator and then gives one round after another: `next_round(num_draft)`
+-> (drafted, accepted). Real acceptance is not a coin: it changes along the text
+(`MarkovAcceptance`), falls with the position in the draft (`PositionAcceptance`) and comes in
+bursts no formula has (`ReplayAcceptance`). `expected_tokens(num_draft)` is exact for the first
+three and the record's own mean for the last: tokens a round emits, replacement or bonus included,
+over a long run."""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ class AcceptanceProcess(Protocol):
     """`open` starts a run of its own; two opened with equal generators give equal rounds."""
 
     def open(self, rng: np.random.Generator) -> NextRound:
-        """The function that draws the next round: number of drafts wanted -> (drafted, accepted)."""
+        """The function that draws the next round: number of drafts wanted -> (drafted,
+        accepted)."""
 
     def expected_tokens(self, num_draft: int) -> float:
         """Mean tokens a round emits with drafts of this length."""
@@ -35,7 +38,8 @@ class AcceptanceProcess(Protocol):
 
 @dataclass(frozen=True)
 class IndependentAcceptance:
-    """Every draft is accepted with the same chance `rate`, independently: the assumption behind the closed formulas."""
+    """Every draft is accepted with the same chance `rate`, independently: the assumption behind the
+    closed formulas."""
 
     rate: float
 
@@ -51,7 +55,8 @@ class IndependentAcceptance:
 
 @dataclass(frozen=True)
 class PositionAcceptance:
-    """Draft i, once reached, is accepted with chance rates[i] (vLLM's acceptance per position, made conditional)."""
+    """Draft i, once reached, is accepted with chance rates[i] (vLLM's acceptance per position, made
+    conditional)."""
 
     rates: tuple[float, ...]
 
@@ -59,28 +64,35 @@ class PositionAcceptance:
         expected_tokens_by_position(self.rates)
 
     def open(self, rng: np.random.Generator) -> NextRound:
-        return lambda num_draft: (num_draft, _leading(rng.random(num_draft) < self._head(num_draft)))
+        return lambda num_draft: (
+            num_draft,
+            _leading(rng.random(num_draft) < self._head(num_draft)),
+        )
 
     def expected_tokens(self, num_draft: int) -> float:
         return float(expected_tokens_by_position(self._head(num_draft)))
 
     def _head(self, num_draft: int) -> tuple[float, ...]:
         if num_draft > len(self.rates):
-            raise UsageError(f"acceptance is given for {len(self.rates)} positions, {num_draft} drafts were asked for")
+            raise UsageError(
+                f"acceptance is given for {len(self.rates)} positions, {num_draft} "
+                "drafts were asked for"
+            )
         return self.rates[:num_draft]
 
 
 @dataclass(frozen=True)
 class MarkovAcceptance:
-    """Text in stretches: a hidden state moves by `transition` [states, states] at every token that enters the text, and a
-    draft at a position in state s is accepted with chance rates[s]."""
+    """Text in stretches: a hidden state moves by `transition` [states, states] at every token that
+    enters the text, and a draft at a position in state s is accepted with chance rates[s]."""
 
     rates: tuple[float, ...]
     transition: tuple[tuple[float, ...], ...]
 
     @classmethod
     def easy_and_hard(cls, easy: float, hard: float, stay: float) -> MarkovAcceptance:
-        """Two states with these acceptance rates; each token the text stays in its stretch with chance `stay`."""
+        """Two states with these acceptance rates; each token the text stays in its stretch with
+        chance `stay`."""
         return cls((easy, hard), ((stay, 1 - stay), (1 - stay, stay)))
 
     def open(self, rng: np.random.Generator) -> NextRound:
@@ -93,7 +105,9 @@ class MarkovAcceptance:
             while going:
                 going = accepted < num_draft and bool(rng.random() < self.rates[state])
                 accepted += going
-                state = int(np.searchsorted(running[state], rng.random() * running[state, -1], side="right"))
+                state = int(
+                    np.searchsorted(running[state], rng.random() * running[state, -1], side="right")
+                )
             return num_draft, accepted
 
         return next_round
@@ -108,16 +122,25 @@ class MarkovAcceptance:
     def __post_init__(self) -> None:
         expected_tokens_by_position(self.rates)
         moves = self._moves()
-        if moves.shape != (len(self.rates),) * 2 or np.any(moves < 0) or not np.allclose(moves.sum(axis=-1), 1):
-            raise UsageError(f"transition must be a {len(self.rates)} by {len(self.rates)} table of rows that sum to 1")
+        if (
+            moves.shape != (len(self.rates),) * 2
+            or np.any(moves < 0)
+            or not np.allclose(moves.sum(axis=-1), 1)
+        ):
+            raise UsageError(
+                f"transition must be a {len(self.rates)} by {len(self.rates)} table of "
+                "rows that sum to 1"
+            )
 
 
 @dataclass(frozen=True)
 class ReplayAcceptance:
-    """The rounds of a recorded run in their order, from a random start, round and round: (drafted, accepted) pairs.
+    """The rounds of a recorded run in their order, from a random start, round and round: (drafted,
+    accepted) pairs.
 
-    A wanted length below the recorded one cuts each round; a longer one is refused, because nobody knows what would have been
-    accepted. The record's rounds keep their places in the text, although a shorter draft would have begun more of them."""
+    A wanted length below the recorded one cuts each round; a longer one is refused, because nobody
+    knows what would have been accepted. The record's rounds keep their places in the text, although
+    a shorter draft would have begun more of them."""
 
     rounds: tuple[tuple[int, int], ...]
 
@@ -125,7 +148,10 @@ class ReplayAcceptance:
         if not self.rounds:
             raise UsageError("the record holds no rounds to replay")
         if wrong := next((r for r in self.rounds if not 0 <= r[1] <= r[0]), None):
-            raise UsageError(f"a recorded round accepts between 0 and all of its drafts, got {wrong[1]} of {wrong[0]}")
+            raise UsageError(
+                "a recorded round accepts between 0 and all of its drafts, got "
+                f"{wrong[1]} of {wrong[0]}"
+            )
 
     @property
     def longest(self) -> int:
@@ -149,7 +175,9 @@ class ReplayAcceptance:
 
     def _check(self, num_draft: int) -> None:
         if num_draft > self.longest:
-            raise UsageError(f"the record's longest draft has {self.longest} tokens, {num_draft} were asked for")
+            raise UsageError(
+                f"the record's longest draft has {self.longest} tokens, {num_draft} were asked for"
+            )
 
 
 def _leading(successes: NDArray[np.bool_] | Sequence[bool]) -> int:

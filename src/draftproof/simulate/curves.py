@@ -1,4 +1,5 @@
-"""The two simulations as results to show: speed over batch size on a real card, and simulated generations."""
+"""The two simulations as results to show: speed over batch size on a real card, and simulated
+generations."""
 
 from __future__ import annotations
 
@@ -68,7 +69,11 @@ def constants(model: BatchModel) -> dict[str, Any]:
     return {
         "card": {**vars(card), "tokens_to_compute_bound": card.peak_flops / card.memory_bandwidth},
         "models": [
-            {**vars(m), "active_parameters": m.active_parameters, "cache_bytes_per_token": m.cache_bytes_per_token}
+            {
+                **vars(m),
+                "active_parameters": m.active_parameters,
+                "cache_bytes_per_token": m.cache_bytes_per_token,
+            }
             for m in shapes
         ],
         "overhead_seconds": model.overhead_seconds,
@@ -83,7 +88,8 @@ def _experts(model: BatchModel, tokens: float) -> float:
 def _batch_notes(model: BatchModel) -> list[str]:
     card, target = model.card, model.target
     notes = [
-        f"{card.name}: {card.memory_bandwidth / 1e12:.3g} TB/s, {card.peak_flops / 1e12:,.4g} TFLOPS, "
+        f"{card.name}: {card.memory_bandwidth / 1e12:.3g} TB/s, "
+        f"{card.peak_flops / 1e12:,.4g} TFLOPS, "
         f"{card.memory / 1e9:.0f} GB ({card.source}); compute-bound from "
         f"{card.peak_flops / card.memory_bandwidth:.0f} tokens a pass.",
         *(
@@ -91,12 +97,23 @@ def _batch_notes(model: BatchModel) -> list[str]:
             f"{m.cache_bytes_per_token / 1e3:.3g} kB of cache a token ({m.source})."
             for m in dict.fromkeys((target, model.draft))
         ),
-        f"Assumed: {model.overhead_seconds * 1e3:g} ms a forward pass; peaks reached; all weights read.",
-        "A roofline model, not a measurement. Where memory does not fit one card, read it as several that share the load.",
+        (
+            f"Assumed: {model.overhead_seconds * 1e3:g} ms a forward pass; peaks reached; "
+            "all weights read."
+        ),
+        (
+            "A roofline model, not a measurement. Where memory does not fit one card, read "
+            "it as several that share the load."
+        ),
     ]
     if target.num_experts > 1:
-        times = ", ".join(f"{_experts(model, t) / target.experts_per_token:.2f}x at {t}" for t in (2, 4, 8, 64))
-        notes.append(f"{target.name} reads {target.experts_per_token} of {target.num_experts} experts for one token; {times}.")
+        times = ", ".join(
+            f"{_experts(model, t) / target.experts_per_token:.2f}x at {t}" for t in (2, 4, 8, 64)
+        )
+        notes.append(
+            f"{target.name} reads {target.experts_per_token} of {target.num_experts} "
+            f"experts for one token; {times}."
+        )
     return notes
 
 
@@ -120,7 +137,11 @@ def _draw_batch(figure: Figure, rows: Sequence[Row], model: BatchModel, length: 
     where = "" if several else f" at α = {groups[0][0]:g}"
     kind = f"Best length (dotted: {FIXED}){where}" if length is None else f"{length} drafts{where}"
     left.set(ylabel="speedup over plain decoding", title=kind, ylim=(0, None))
-    right.set(ylabel=f"time of {drafts + 1} tokens / time of 1", title=f"What verifying {drafts} drafts costs", ylim=(0, None))
+    right.set(
+        ylabel=f"time of {drafts + 1} tokens / time of 1",
+        title=f"What verifying {drafts} drafts costs",
+        ylim=(0, None),
+    )
     ticks = sorted({row["batch"] for row in rows})
     for axes in (left, right):
         axes.set_xscale("log", base=2)
@@ -158,11 +179,17 @@ def generation_result(
     rows = [{"alpha": row["rate"], **_common(row, length)} for row in found]
     return Result(
         "simulate-generation",
-        f"{simulations} simulated generations of {total_tokens} tokens, {length} drafts, {draft_ms:g} and {target_ms:g} ms",
+        (
+            f"{simulations} simulated generations of {total_tokens} tokens, {length} drafts, "
+            f"{draft_ms:g} and {target_ms:g} ms"
+        ),
         (Column("alpha", "alpha", ".2f"), *GENERATION_COLUMNS),
         rows,
         (
-            "Expected: exact, with the last round cut at the last token wanted; the long-run mean lies above it: "
+            (
+                "Expected: exact, with the last round cut at the last token wanted; the "
+                "long-run mean lies above it: "
+            )
             + ", ".join(f"{float(expected_tokens(rate, length)):.2f}" for rate in rates)
             + " tokens per round.",
         ),
@@ -187,7 +214,11 @@ def process_result(
     counts = {"total_tokens": total_tokens, "num_simulations": simulations, "seed": seed}
     found = sweep_process(process, lengths, **counts, **times)  # type: ignore[arg-type]
     rows = [
-        {"alpha": row["draft_acceptance_rate"], **_common(row, int(row["num_draft"])), "long_run": row["tokens_long_run"]}
+        {
+            "alpha": row["draft_acceptance_rate"],
+            **_common(row, int(row["num_draft"])),
+            "long_run": row["tokens_long_run"],
+        }
         for row in found
     ]
     return Result(
@@ -203,8 +234,15 @@ def process_result(
             Column("std\nof runs", "speedup_std", ".3f"),
         ),
         rows,
-        ("alpha here is accepted over drafted tokens; drafts after a rejection count as drafted, so longer drafts have less.",),
-        lambda figure: _draw_generation(figure, rows, "num_speculative_tokens", "drafts per round", simulations),
+        (
+            (
+                "alpha here is accepted over drafted tokens; drafts after a rejection count "
+                "as drafted, so longer drafts have less."
+            ),
+        ),
+        lambda figure: _draw_generation(
+            figure, rows, "num_speculative_tokens", "drafts per round", simulations
+        ),
         {**counts, "draft_time_ms": draft_ms, "target_time_ms": target_ms},
     )
 
@@ -215,19 +253,45 @@ def _common(row: Row, length: int) -> Row:
     expected: Row = {key: row[key] for key in ("tokens_expected", "speedup_expected") if key in row}
     spreads = {"tokens_std": row["tokens_std"], "speedup_std": row["speedup_std"]}
     counts = {"num_speculative_tokens": length, "batch": 1}
-    return {**counts, "tokens_per_round": row["tokens_mean"], "speedup": row["speedup_mean"], **spreads, **expected}
+    return {
+        **counts,
+        "tokens_per_round": row["tokens_mean"],
+        "speedup": row["speedup_mean"],
+        **spreads,
+        **expected,
+    }
 
 
-def _draw_generation(figure: Figure, rows: Sequence[Row], key: str, label: str, simulations: int) -> None:
+def _draw_generation(
+    figure: Figure, rows: Sequence[Row], key: str, label: str, simulations: int
+) -> None:
     places = [row[key] for row in rows]
-    names = (("tokens_per_round", "tokens_std", "tokens_expected"), ("speedup", "speedup_std", "speedup_expected"))
+    names = (
+        ("tokens_per_round", "tokens_std", "tokens_expected"),
+        ("speedup", "speedup_std", "speedup_expected"),
+    )
     titles = ("Tokens per round", "Speedup over plain decoding")
-    for axes, (mean, std, expected), title, color in zip(panels(figure, 2), names, titles, COLORS, strict=False):
+    for axes, (mean, std, expected), title, color in zip(
+        panels(figure, 2), names, titles, COLORS, strict=False
+    ):
         error = 3 * np.array([row[std] for row in rows]) / np.sqrt(simulations)
         axes.errorbar(
-            places, [row[mean] for row in rows], error, fmt="o", color=color, capsize=4, label="simulated, ± 3 standard errors"
+            places,
+            [row[mean] for row in rows],
+            error,
+            fmt="o",
+            color=color,
+            capsize=4,
+            label="simulated, ± 3 standard errors",
         )
         if expected in rows[0]:
-            axes.plot(places, [row[expected] for row in rows], "--", color=BLACK, linewidth=1.6, label="exact expectation")
+            axes.plot(
+                places,
+                [row[expected] for row in rows],
+                "--",
+                color=BLACK,
+                linewidth=1.6,
+                label="exact expectation",
+            )
         axes.set(xlabel=label, ylabel=title.lower(), title=title, ylim=(0, None))
         axes.legend(loc="lower right")

@@ -1,4 +1,5 @@
-"""The clock of a simulated generation: rounds until enough tokens are out, each paying for its drafts and one target pass."""
+"""The clock of a simulated generation: rounds until enough tokens are out, each paying for its
+drafts and one target pass."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from draftproof.errors import UsageError
 from draftproof.simulate.acceptance import NextRound
 
 VerifyCost = Callable[[int], float]
-"""Tokens in a target pass -> its time over that of a pass over one token, as `core.verify_curve.VerifyCurve` gives it."""
+"""Tokens in a target pass -> its time over that of a pass over one token, as
+`core.verify_curve.VerifyCurve` gives it."""
 
 
 def run_generation(
@@ -22,11 +24,14 @@ def run_generation(
     target_time_ms: float,
     verify_ratio: VerifyCost | None = None,
 ) -> dict[str, float]:
-    """Emit exactly `total_tokens`; the last round is cut there, its time counts whole. verify_ratio None: always 1.
+    """Emit exactly `total_tokens`; the last round is cut there, its time counts whole. verify_ratio
+    None: always 1.
 
-    Keys: tokens, rounds, speculative_time_ms, standard_time_ms, speedup, tokens_per_round; and drafted, accepted (replacement
-    and bonus not counted, cut with the last round), draft_acceptance_rate (nan when nothing was drafted)."""
-    total, length = int(checked_length("total_tokens", total_tokens, least=1)), int(checked_length("num_draft", num_draft))
+    Keys: tokens, rounds, speculative_time_ms, standard_time_ms, speedup, tokens_per_round; and
+    drafted, accepted (replacement and bonus not counted, cut with the last round),
+    draft_acceptance_rate (nan when nothing was drafted)."""
+    total = int(checked_length("total_tokens", total_tokens, least=1))
+    length = int(checked_length("num_draft", num_draft))
     check_times(draft_time_ms, target_time_ms)
     tokens = rounds = drafted = accepted = 0
     spent = 0.0

@@ -1,9 +1,10 @@
-"""Length rules on acceptance that comes and goes, simulated: what a length that adapts can gain over the best fixed one.
+"""Length rules on acceptance that comes and goes, simulated: what a length that adapts can gain
+over the best fixed one.
 
-Chances of acceptance along the text follow a stationary first-order process through a logistic curve; before each draft its
-chance is known, as a sure or unsure draft law would tell. In plain tokens, a target pass costs 1 plus `verify` a draft, and a
-draft costs `draft`. The rules are those of decoding: the threshold on the survival product, and a cut at each
-draft's own chance.
+Chances of acceptance along the text follow a stationary first-order process through a logistic
+curve; before each draft its chance is known, as a sure or unsure draft law would tell. In plain
+tokens, a target pass costs 1 plus `verify` a draft, and a draft costs `draft`. The rules are those
+of decoding: the threshold on the survival product, and a cut at each draft's own chance.
 """
 
 from __future__ import annotations
@@ -38,14 +39,16 @@ class Prices:
 
 @dataclass(frozen=True)
 class Process:
-    """chance = 1 / (1 + exp(-(mean + spread x))), x a unit first-order process with this correlation from token to token."""
+    """chance = 1 / (1 + exp(-(mean + spread x))), x a unit first-order process with this
+    correlation from token to token."""
 
     mean: float
     spread: float
     correlation: float
 
     def draw(self, streams: int, tokens: int, seed: int) -> tuple[Floats, Bools]:
-        """Chances [streams, tokens + LONGEST + 1], and whether a draft at each place would be accepted."""
+        """Chances [streams, tokens + LONGEST + 1], and whether a draft at each place would be
+        accepted."""
         rng = np.random.default_rng(seed)
         noise = rng.standard_normal((tokens + LONGEST + 1, streams))
         state = np.empty_like(noise)
@@ -57,8 +60,8 @@ class Process:
 
 
 def speedup(chances: Floats, accepted: Bools, rule: Rule, value: float, prices: Prices) -> float:
-    """Tokens per plain token's time under one rule. value: of `fixed` the length, of `survival` lambda, of `cut` the least
-    chance of a draft that is made."""
+    """Tokens per plain token's time under one rule. value: of `fixed` the length, of `survival`
+    lambda, of `cut` the least chance of a draft that is made."""
     streams, width = chances.shape
     tokens = width - LONGEST - 1
     place, cost, emitted = np.zeros(streams, int), 0.0, 0
@@ -83,7 +86,8 @@ def _wanted(window: Floats, rule: Rule, value: float, prices: Prices) -> NDArray
 
 
 def survival_speedup(chances: Floats, accepted: Bools, prices: Prices, rounds: int = 5) -> float:
-    """The survival rule with lambda at its own speedup: the fixed point of a few rounds, from plain decoding's 1."""
+    """The survival rule with lambda at its own speedup: the fixed point of a few rounds, from plain
+    decoding's 1."""
     rate = 1.0
     for _ in range(rounds):
         rate = speedup(chances, accepted, "survival", rate, prices)
@@ -91,9 +95,12 @@ def survival_speedup(chances: Floats, accepted: Bools, prices: Prices, rounds: i
 
 
 def decoding_speedup(chances: Floats, accepted: Bools, prices: Prices) -> float:
-    """The rule that decoding runs (`decode/lengths/survival.py`), learning from its own rounds: it knows a draft's chance only
-    once the drafter has worked for it, so a draft it then declines has cost `draft`."""
-    costs = RoundCosts(verify=((1, 1.0), (LONGEST + 1, 1.0 + LONGEST * prices.verify)), draft=prices.draft)
+    """The rule that decoding runs (`decode/lengths/survival.py`), learning from its own rounds: it
+    knows a draft's chance only once the drafter has worked for it, so a draft it then declines has
+    cost `draft`."""
+    costs = RoundCosts(
+        verify=((1, 1.0), (LONGEST + 1, 1.0 + LONGEST * prices.verify)), draft=prices.draft
+    )
     cost, emitted = 0.0, 0
     for stream, kept in zip(chances, accepted, strict=True):
         rule = Survival(costs, sureness=float)

@@ -1,4 +1,5 @@
-"""Many simulated generations at each of several acceptances, beside what theory says they average to."""
+"""Many simulated generations at each of several acceptances, beside what theory says they average
+to."""
 
 from __future__ import annotations
 
@@ -26,18 +27,23 @@ def sweep(
     verify_ratio: VerifyCost | None = None,
     seed: int = 0,
 ) -> list[dict[str, float]]:
-    """One row a rate: rate, speedup_mean, speedup_std, tokens_mean, tokens_std over `num_simulations` generations (tokens:
-    tokens per round; std: of the runs, not of the mean), and the exact expectations speedup_expected, tokens_expected."""
+    """One row a rate: rate, speedup_mean, speedup_std, tokens_mean, tokens_std over
+    `num_simulations` generations (tokens: tokens per round; std: of the runs, not of the mean), and
+    the exact expectations speedup_expected, tokens_expected."""
     checked_length("seed", seed)
     rows = []
     for index, rate in enumerate(acceptance_rates):
         decoder = SimulatedSpeculativeDecoder(rate, seed=(seed, index))
         runs = [
-            decoder.simulate_generation(total_tokens, num_draft, draft_time_ms, target_time_ms, verify_ratio)
+            decoder.simulate_generation(
+                total_tokens, num_draft, draft_time_ms, target_time_ms, verify_ratio
+            )
             for _ in range(checked_length("num_simulations", num_simulations, least=1))
         ]
         verify = 1.0 if verify_ratio is None else float(verify_ratio(num_draft + 1))
-        exact = finite_expectation(rate, total_tokens, num_draft, draft_time_ms, target_time_ms, verify)
+        exact = finite_expectation(
+            rate, total_tokens, num_draft, draft_time_ms, target_time_ms, verify
+        )
         expected = {"speedup_expected": exact.speedup_mean, "tokens_expected": exact.tokens_mean}
         rows.append({"rate": rate, **summary(runs), **expected})
     return rows
@@ -54,8 +60,8 @@ def sweep_process(
     verify_ratio: VerifyCost | None = None,
     seed: int = 0,
 ) -> list[dict[str, float]]:
-    """One row a draft length, for any acceptance process: num_draft, the keys of `summary`, draft_acceptance_rate, and
-    tokens_long_run, the process's own mean over a run without end."""
+    """One row a draft length, for any acceptance process: num_draft, the keys of `summary`,
+    draft_acceptance_rate, and tokens_long_run, the process's own mean over a run without end."""
     checked_length("seed", seed)
     rows = []
     for length in lengths:
@@ -72,7 +78,14 @@ def sweep_process(
         ]
         rate = sum(run["accepted"] for run in runs) / max(1, sum(run["drafted"] for run in runs))
         long_run = process.expected_tokens(length)
-        rows.append({"num_draft": length, **summary(runs), "draft_acceptance_rate": rate, "tokens_long_run": long_run})
+        rows.append(
+            {
+                "num_draft": length,
+                **summary(runs),
+                "draft_acceptance_rate": rate,
+                "tokens_long_run": long_run,
+            }
+        )
     return rows
 
 

@@ -1,4 +1,5 @@
-"""Training heads and drafts: prompts, answers the target writes itself, hidden states, losses, and the held-out truth."""
+"""Training heads and drafts: prompts, answers the target writes itself, hidden states, losses, and
+the held-out truth."""
 
 from __future__ import annotations
 

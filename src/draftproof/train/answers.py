@@ -1,8 +1,9 @@
-"""Self-distillation: the target answers the prompts itself, many at a time, and what it writes is what a head trains on.
+"""Self-distillation: the target answers the prompts itself, many at a time, and what it writes is
+what a head trains on.
 
-Every answer has its own seed and temperature, both from its prompt's key: the same text comes out whatever stands in the batch
-beside it, and after any interruption. It is plain decoding, so its law is the one that a head will be verified against.
-"""
+Every answer has its own seed and temperature, both from its prompt's key: the same text comes out
+whatever stands in the batch beside it, and after any interruption. It is plain decoding, so its law
+is the one that a head will be verified against."""
 
 from __future__ import annotations
 
@@ -24,8 +25,9 @@ Progress = Callable[[int, int, int], None]
 
 @dataclass(frozen=True)
 class Writing:
-    """How answers are written. temperatures: one of them for each answer, by its key. max_tokens: of an answer.
-    max_prompt_tokens: longer prompts are left out. seed: mixed with every key. batch_size: answers at a time."""
+    """How answers are written. temperatures: one of them for each answer, by its key. max_tokens:
+    of an answer. max_prompt_tokens: longer prompts are left out. seed: mixed with every key.
+    batch_size: answers at a time."""
 
     temperatures: tuple[float, ...] = (0.0, 0.7, 0.7, 1.0)
     max_tokens: int = 256
@@ -37,7 +39,11 @@ class Writing:
         """The parameters of the answer to the prompt named `key`."""
         number = int(key, 16)
         temperature = self.temperatures[number % len(self.temperatures)]
-        return SamplingParams(temperature=temperature, max_tokens=self.max_tokens, seed=(self.seed ^ number) & (1 << 63) - 1)
+        return SamplingParams(
+            temperature=temperature,
+            max_tokens=self.max_tokens,
+            seed=(self.seed ^ number) & (1 << 63) - 1,
+        )
 
     def about(self, target: LanguageModel) -> dict[str, object]:
         """What all answers written this way share, for the folder they lie in."""
@@ -59,17 +65,25 @@ def write_answers(
     progress: Progress = lambda done, total, tokens: None,
     warn: Callable[[str], None] = lambda sentence: None,
 ) -> int:
-    """Answer what is not answered yet and append it; the number of answers written now. warn: told of prompts that failed.
+    """Answer what is not answered yet and append it; the number of answers written now. warn: told
+    of prompts that failed.
 
-    Prompts that bring an answer are tokenized as the model's template shows them, and written. UsageError, with the line, for a
-    chat that the template cannot render; or when no prompt fits."""
+    Prompts that bring an answer are tokenized as the model's template shows them, and written.
+    UsageError, with the line, for a chat that the template cannot render; or when no prompt
+    fits."""
     asked = [(prompt, _question(prompt, tokenizer)) for prompt in prompts]
     fitting = [(prompt, ids) for prompt, ids in asked if len(ids) <= how.max_prompt_tokens]
     if not fitting:
-        raise UsageError(f"no prompt has at most {how.max_prompt_tokens} tokens; raise --max-prompt-tokens")
+        raise UsageError(
+            f"no prompt has at most {how.max_prompt_tokens} tokens; raise --max-prompt-tokens"
+        )
     missing = [(prompt, ids) for prompt, ids in fitting if prompt.key not in writer.done]
     tokens = 0
-    given = [_own_text(prompt, ids, tokenizer, target) for prompt, ids in missing if prompt.answered is not None]
+    given = [
+        _own_text(prompt, ids, tokenizer, target)
+        for prompt, ids in missing
+        if prompt.answered is not None
+    ]
     for text in given:
         writer.append(text)
     open_ones = [(prompt, ids) for prompt, ids in missing if prompt.answered is None]
@@ -98,7 +112,10 @@ def write_answers(
         tokens += text.answer
         progress(len(fitting) - len(missing) + written, len(fitting), tokens)
     if failed:
-        warn(f"{len(failed)} of {len(params)} prompts were not answered ({failed[0]}): the same command tries them again")
+        warn(
+            f"{len(failed)} of {len(params)} prompts were not answered ({failed[0]}): "
+            "the same command tries them again"
+        )
     return written
 
 
@@ -107,15 +124,21 @@ def _question(prompt: TrainPrompt, tokenizer: Any) -> list[int]:
     return list(tokenizer.encode(_shown(prompt, tokenizer)[0], add_special_tokens=False))
 
 
-def _own_text(prompt: TrainPrompt, ids: Sequence[int], tokenizer: Any, target: LanguageModel) -> Text:
-    """The prompt with the answer it brings, up to the last end token that the template puts behind it."""
+def _own_text(
+    prompt: TrainPrompt, ids: Sequence[int], tokenizer: Any, target: LanguageModel
+) -> Text:
+    """The prompt with the answer it brings, up to the last end token that the template puts behind
+    it."""
     answer = list(tokenizer.encode(_shown(prompt, tokenizer)[1], add_special_tokens=False))
     ends = [place for place, token in enumerate(answer) if token in target.eos_token_ids]
-    return Text(prompt.key, prompt.source, (*ids, *(answer[: ends[-1] + 1] if ends else answer)), len(ids))
+    return Text(
+        prompt.key, prompt.source, (*ids, *(answer[: ends[-1] + 1] if ends else answer)), len(ids)
+    )
 
 
 def _shown(prompt: TrainPrompt, tokenizer: Any) -> tuple[str, str]:
-    """The chat as the model's template shows it: before the answer, and the answer a prompt brings with what ends it."""
+    """The chat as the model's template shows it: before the answer, and the answer a prompt brings
+    with what ends it."""
     options, chat = TemplateOptions.of(prompt.chat), prompt.answered
     try:
         if chat is None:
@@ -123,7 +146,9 @@ def _shown(prompt: TrainPrompt, tokenizer: Any) -> tuple[str, str]:
         before = render(chat[:-1], tokenizer, options)
         whole = render(chat, tokenizer, replace(options, add_generation_prompt=False))
         if not whole.startswith(before):
-            raise UsageError("the model's chat template does not show this answer where the model would write it")
+            raise UsageError(
+                "the model's chat template does not show this answer where the model would write it"
+            )
     except UsageError as error:
         raise UsageError(f"{prompt.where}: {error}" if prompt.where else str(error)) from error
     return before, whole[len(before) :]

@@ -1,8 +1,9 @@
-"""The built-in prompts of training: questions by topic, edits of standard-library functions, summaries of its documentation.
+"""The built-in prompts of training: questions by topic, edits of standard-library functions,
+summaries of its documentation.
 
-Sources lie in every Python installation, so nothing is downloaded and nothing of another's data is carried along. Which
-functions there are depends on the version of Python; the answers that were trained on are recorded, not the prompts' source.
-"""
+Sources lie in every Python installation, so nothing is downloaded and nothing of another's data is
+carried along. Which functions there are depends on the version of Python; the answers that were
+trained on are recorded, not the prompts' source."""
 
 from __future__ import annotations
 
@@ -16,7 +17,17 @@ from pathlib import Path
 
 from draftproof.train.prompts import TrainPrompt
 
-LEFT_OUT = ("test", "tests", "idlelib", "lib2to3", "site-packages", "ensurepip", "turtledemo", "encodings", "__pycache__")
+LEFT_OUT = (
+    "test",
+    "tests",
+    "idlelib",
+    "lib2to3",
+    "site-packages",
+    "ensurepip",
+    "turtledemo",
+    "encodings",
+    "__pycache__",
+)
 FUNCTION_LINES = range(5, 26)
 PASSAGE_WORDS = range(60, 221)
 ONE_FUNCTION_IN = 3
@@ -58,53 +69,142 @@ QUESTIONS = (
     "Plan a one-day workshop about {}.",
 )
 TOPICS = (
-    *("volcanoes", "bicycles", "the water cycle", "chess", "black holes", "bread baking", "public libraries", "sleep"),
-    *("the Roman Empire", "electric cars", "bees", "jazz", "vaccines", "mountain climbing", "prime numbers", "coffee"),
-    *("computer programming", "gardening", "the stock market", "photography", "the human heart", "trains", "tea", "rain"),
-    *("time management", "job interviews", "learning a language", "renewable energy", "the moon", "football", "painting"),
-    *("democracy", "artificial intelligence", "ocean currents", "cats", "running a marathon", "poetry", "glaciers", "maps"),
-    *("cooking for a family", "saving money", "friendship", "the printing press", "earthquakes", "opera", "recycling"),
-    *("mathematics at school", "working from home", "space travel", "medieval castles", "dinosaurs", "public speaking"),
-    *("the internet", "healthy eating", "birds", "architecture", "museums", "camping", "the French Revolution", "honey"),
+    *(
+        "volcanoes",
+        "bicycles",
+        "the water cycle",
+        "chess",
+        "black holes",
+        "bread baking",
+        "public libraries",
+        "sleep",
+    ),
+    *(
+        "the Roman Empire",
+        "electric cars",
+        "bees",
+        "jazz",
+        "vaccines",
+        "mountain climbing",
+        "prime numbers",
+        "coffee",
+    ),
+    *(
+        "computer programming",
+        "gardening",
+        "the stock market",
+        "photography",
+        "the human heart",
+        "trains",
+        "tea",
+        "rain",
+    ),
+    *(
+        "time management",
+        "job interviews",
+        "learning a language",
+        "renewable energy",
+        "the moon",
+        "football",
+        "painting",
+    ),
+    *(
+        "democracy",
+        "artificial intelligence",
+        "ocean currents",
+        "cats",
+        "running a marathon",
+        "poetry",
+        "glaciers",
+        "maps",
+    ),
+    *(
+        "cooking for a family",
+        "saving money",
+        "friendship",
+        "the printing press",
+        "earthquakes",
+        "opera",
+        "recycling",
+    ),
+    *(
+        "mathematics at school",
+        "working from home",
+        "space travel",
+        "medieval castles",
+        "dinosaurs",
+        "public speaking",
+    ),
+    *(
+        "the internet",
+        "healthy eating",
+        "birds",
+        "architecture",
+        "museums",
+        "camping",
+        "the French Revolution",
+        "honey",
+    ),
 )
 
 
 def chat_prompts() -> list[TrainPrompt]:
     """Every question about every topic."""
-    return [TrainPrompt.ask(question.format(topic), "chat") for question in QUESTIONS for topic in TOPICS]
+    return [
+        TrainPrompt.ask(question.format(topic), "chat")
+        for question in QUESTIONS
+        for topic in TOPICS
+    ]
 
 
 def code_prompts() -> list[TrainPrompt]:
-    """An edit of one in `ONE_FUNCTION_IN` functions of the standard library, both chosen by the function's own text."""
+    """An edit of one in `ONE_FUNCTION_IN` functions of the standard library, both chosen by the
+    function's own text."""
     prompts = []
     for code in library()[0]:
         number = _hash(code)
         if number % ONE_FUNCTION_IN == 0:
             edit = EDITS[number // ONE_FUNCTION_IN % len(EDITS)]
-            prompts.append(TrainPrompt.ask(f"{edit} Give the whole function.\n\n```python\n{code}\n```", "code"))
+            prompts.append(
+                TrainPrompt.ask(
+                    f"{edit} Give the whole function.\n\n```python\n{code}\n```", "code"
+                )
+            )
     return prompts
 
 
 def summary_prompts() -> list[TrainPrompt]:
     """One reading of every passage of documentation."""
-    return [TrainPrompt.ask(f"{READINGS[_hash(text) % len(READINGS)]}\n\n{text}", "summary") for text in library()[1]]
+    return [
+        TrainPrompt.ask(f"{READINGS[_hash(text) % len(READINGS)]}\n\n{text}", "summary")
+        for text in library()[1]
+    ]
 
 
-KINDS: dict[str, Callable[[], list[TrainPrompt]]] = {"chat": chat_prompts, "code": code_prompts, "summary": summary_prompts}
+KINDS: dict[str, Callable[[], list[TrainPrompt]]] = {
+    "chat": chat_prompts,
+    "code": code_prompts,
+    "summary": summary_prompts,
+}
 """The built-in kinds of prompt."""
 
 
 @cache
 def library() -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Of the standard library: the source of functions of a middling length, methods included, and the docstrings that are
-    long enough to be summarised; each once."""
+    """Of the standard library: the source of functions of a middling length, methods included, and
+    the docstrings that are long enough to be summarised; each once."""
     functions: dict[str, None] = {}
     passages: dict[str, None] = {}
     for text, tree in _modules():
         lines = text.splitlines()
         for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef) and (node.end_lineno or 0) - node.lineno + 1 in FUNCTION_LINES:
-                functions[textwrap.dedent("\n".join(lines[node.lineno - 1 : node.end_lineno]))] = None
+            if (
+                isinstance(node, ast.FunctionDef)
+                and (node.end_lineno or 0) - node.lineno + 1 in FUNCTION_LINES
+            ):
+                functions[textwrap.dedent("\n".join(lines[node.lineno - 1 : node.end_lineno]))] = (
+                    None
+                )
             if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
                 passage = ast.get_docstring(node) or ""
                 if len(passage.split()) in PASSAGE_WORDS:

@@ -1,7 +1,8 @@
-"""Two checks at the end of a training, because a head that validates well and drafts badly has happened to everyone.
+"""Two checks at the end of a training, because a head that validates well and drafts badly has
+happened to everyone.
 
-The hidden states it trained on must be those a generation shows it, and the acceptance foretold on held-out texts must be what
-a generation then measures on their prompts.
+The hidden states it trained on must be those a generation shows it, and the acceptance foretold on
+held-out texts must be what a generation then measures on their prompts.
 """
 
 from __future__ import annotations
@@ -30,14 +31,15 @@ STANDARD_ERRORS = 3.0
 
 @dataclass(frozen=True)
 class Measured:
-    """Acceptance by position as generation found it: marginal[i] over `drafts` drafts of full length."""
+    """Acceptance by position as generation found it: marginal[i] over `drafts` drafts of full
+    length."""
 
     marginal: tuple[float, ...]
     drafts: int
 
     def departs_from(self, foretold: Sequence[float]) -> list[int]:
-        """Positions (from 1) whose measured acceptance is more than 5 points from what was foretold, and by more than
-        chance."""
+        """Positions (from 1) whose measured acceptance is more than 5 points from what was
+        foretold, and by more than chance."""
         far = []
         for place, (found, expected) in enumerate(zip(self.marginal, foretold, strict=False), 1):
             error = (max(expected * (1 - expected), 1e-4) / max(self.drafts, 1)) ** 0.5
@@ -48,18 +50,27 @@ class Measured:
 
 def drafter_of(head: Head) -> Drafter:
     """The drafter that runs a head: chains, sampled where the head can be sampled from."""
-    return MedusaDrafter(head) if isinstance(head, Medusa) else EagleDrafter(head, name=method_of(head))
+    return (
+        MedusaDrafter(head)
+        if isinstance(head, Medusa)
+        else EagleDrafter(head, name=method_of(head))
+    )
 
 
 def measured_acceptance(
     target: LanguageModel, drafter: Drafter, texts: Sequence[Text], length: int, max_tokens: int
 ) -> Measured:
-    """Generate from the prompts of `texts`, each at its own temperature, with drafts of `length` tokens, and count."""
-    decoder = SpeculativeDecoder(drafter, target, speculative_config={"num_speculative_tokens": length})
+    """Generate from the prompts of `texts`, each at its own temperature, with drafts of `length`
+    tokens, and count."""
+    decoder = SpeculativeDecoder(
+        drafter, target, speculative_config={"num_speculative_tokens": length}
+    )
     accepted, drafts = [0] * length, 0
     for text in texts:
         temperature = 1.0 if text.temperature is None else text.temperature
-        params = SamplingParams(max_tokens=max_tokens, temperature=temperature, seed=(text.seed or 0) + 1)
+        params = SamplingParams(
+            max_tokens=max_tokens, temperature=temperature, seed=(text.seed or 0) + 1
+        )
         for record in decoder.generate(list(text.tokens[: text.prompt]), params).rounds:
             if len(record.draft_tokens) == length:
                 drafts += 1
@@ -69,9 +80,15 @@ def measured_acceptance(
 
 
 def acceptance_faults(measured: Measured, foretold: Sequence[float]) -> tuple[str, ...]:
-    """A sentence for every position whose measured acceptance departs from what was foretold, or where nothing was seen."""
+    """A sentence for every position whose measured acceptance departs from what was foretold, or
+    where nothing was seen."""
     if measured.drafts == 0:
-        return (f"generation made no draft of {len(measured.marginal)} tokens, so acceptance was not checked",)
+        return (
+            (
+                f"generation made no draft of {len(measured.marginal)} tokens, so acceptance "
+                "was not checked"
+            ),
+        )
     return tuple(
         f"position {place}: generation accepted {measured.marginal[place - 1]:.3f}, "
         f"held-out texts foretold {foretold[place - 1]:.3f}"
@@ -80,8 +97,8 @@ def acceptance_faults(measured: Measured, foretold: Sequence[float]) -> tuple[st
 
 
 def largest_difference(target: LanguageModel, text: Text, layers: Sequence[int]) -> float:
-    """Between the hidden states that training sees and those a generation shows, which reads the prompt and then token by
-    token: the largest, relative to the largest state of its layer."""
+    """Between the hidden states that training sees and those a generation shows, which reads the
+    prompt and then token by token: the largest, relative to the largest state of its layer."""
     layers = tuple(dict.fromkeys(layers))  # a shallow target has one layer fused twice
     trained = show_states(target, [text], layers).hidden
     session = target.open()
@@ -89,7 +106,9 @@ def largest_difference(target: LanguageModel, text: Text, layers: Sequence[int])
     try:
         pieces = [text.tokens[: text.prompt], *([token] for token in text.tokens[text.prompt :])]
         for piece in pieces:
-            output = target.extend_many([Step(session, tuple(piece), rows=(len(piece) - 1,), hidden=layers)])[0]
+            output = target.extend_many(
+                [Step(session, tuple(piece), rows=(len(piece) - 1,), hidden=layers)]
+            )[0]
             for layer in layers:
                 shown[layer].append(torch.as_tensor(output.hidden[layer]).float())
     finally:

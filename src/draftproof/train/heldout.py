@@ -1,10 +1,11 @@
 """Acceptance on texts a head has not seen, position by position, as verification counts it.
 
-A text the target wrote at temperature T is a draw from the very law that verification uses, so no sampling is needed: of a
-draft that begins at row t, the chance to have every position up to i accepted is the mean, over the target's own continuations
-x, of the product over j < i of min(1, draft_law(x_j) / target_law(x_j)), times sum_x min(target_law, draft_law) at position i.
-Both laws are at the text's own temperature; at temperature 0 each factor says whether the likeliest tokens agree.
-"""
+A text the target wrote at temperature T is a draw from the very law that verification uses, so no
+sampling is needed: of a draft that begins at row t, the chance to have every position up to i
+accepted is the mean, over the target's own continuations x, of the product over j < i of min(1,
+draft_law(x_j) / target_law(x_j)), times sum_x min(target_law, draft_law) at position i. Both laws
+are at the text's own temperature; at temperature 0 each factor says whether the likeliest tokens
+agree."""
 
 from __future__ import annotations
 
@@ -22,8 +23,9 @@ from draftproof.train.unroll import Head, guesses
 
 @dataclass(frozen=True)
 class Acceptance:
-    """marginal[i]: the chance that positions 1 .. i + 1 of a draft are all accepted. conditional[i]: the same given that those
-    before were. overlap[i]: mean of 1 - TV with the text's own tokens as what came before. rows[i]: rows behind it."""
+    """marginal[i]: the chance that positions 1 .. i + 1 of a draft are all accepted.
+    conditional[i]: the same given that those before were. overlap[i]: mean of 1 - TV with the
+    text's own tokens as what came before. rows[i]: rows behind it."""
 
     marginal: tuple[float, ...]
     conditional: tuple[float, ...]
@@ -34,7 +36,9 @@ class Acceptance:
     def of(cls, marginal: Sequence[float], overlap: Sequence[float], rows: int) -> Acceptance:
         """From both by position, all over the same rows."""
         before = [1.0, *marginal[:-1]]
-        conditional = tuple(now / prior if prior > 0 else 0.0 for now, prior in zip(marginal, before, strict=True))
+        conditional = tuple(
+            now / prior if prior > 0 else 0.0 for now, prior in zip(marginal, before, strict=True)
+        )
         return cls(tuple(marginal), conditional, tuple(overlap), (rows,) * len(marginal))
 
     @property
@@ -44,9 +48,11 @@ class Acceptance:
 
 
 def held_out(head: Head, batches: Iterable[States], steps: int) -> Acceptance:
-    """Acceptance over all rows of `batches`, whose laws are at their texts' temperatures, for drafts of `steps` positions. Only
-    rows from which all of them can be seen count, so that all positions are means over the same rows."""
-    marginal, overlap, count = torch.zeros(steps, dtype=torch.float64), torch.zeros(steps, dtype=torch.float64), 0
+    """Acceptance over all rows of `batches`, whose laws are at their texts' temperatures, for
+    drafts of `steps` positions. Only rows from which all of them can be seen count, so that all
+    positions are means over the same rows."""
+    marginal = torch.zeros(steps, dtype=torch.float64)
+    overlap, count = torch.zeros(steps, dtype=torch.float64), 0
     with torch.no_grad():
         for states in batches:
             found = _accepted(head, states, steps)
@@ -62,7 +68,8 @@ def held_out(head: Head, batches: Iterable[States], steps: int) -> Acceptance:
 
 
 def _accepted(head: Head, states: States, steps: int) -> tuple[Tensor, Tensor] | None:
-    """(chance to have reached [steps, m], overlap there [steps, m]) for the m rows from which `steps` positions can be seen."""
+    """(chance to have reached [steps, m], overlap there [steps, m]) for the m rows from which
+    `steps` positions can be seen."""
     kept = states.rows(steps)
     if not any(kept):
         return None
@@ -82,7 +89,9 @@ def _accepted(head: Head, states: States, steps: int) -> tuple[Tensor, Tensor] |
         known = labels >= 0
         p = target.gather(-1, labels.clamp_min(0)[:, None])[:, 0]
         q = draft.gather(-1, labels.clamp_min(0)[:, None])[:, 0]
-        step = torch.where(known & (p > 0), (q / p.clamp_min(1e-30)).clamp_max(1.0), torch.zeros_like(p))
+        step = torch.where(
+            known & (p > 0), (q / p.clamp_min(1e-30)).clamp_max(1.0), torch.zeros_like(p)
+        )
         ratio = step if ratio is None else ratio * step
     if len(reach) < steps:
         return None
@@ -90,7 +99,8 @@ def _accepted(head: Head, states: States, steps: int) -> tuple[Tensor, Tensor] |
 
 
 def _same_rows(states: States, ahead: int, steps: int) -> Tensor:
-    """Of the rows trained `ahead` positions on, the indices of those also trained `steps` positions on."""
+    """Of the rows trained `ahead` positions on, the indices of those also trained `steps` positions
+    on."""
     first = 0
     indices: list[int] = []
     for rows, long in zip(states.rows(ahead), states.rows(steps), strict=True):

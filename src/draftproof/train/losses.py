@@ -1,9 +1,10 @@
-"""What a head can be trained for, row by row: draft logits [n, D] against the target's law on the draft vocabulary.
+"""What a head can be trained for, row by row: draft logits [n, D] against the target's law on the
+draft vocabulary.
 
-The target's law is given as its logarithm [n, D], normalised over the target's whole vocabulary; where the draft vocabulary is
-smaller its mass is below 1. Cross-entropy is the published loss of Medusa and EAGLE; verification accepts a draft with
-probability sum_x min(target_law, draft_law), which the other two are about (2211.17192; as a loss: DistillSpec, 2310.08461).
-"""
+The target's law is given as its logarithm [n, D], normalised over the target's whole vocabulary;
+where the draft vocabulary is smaller its mass is below 1. Cross-entropy is the published loss of
+Medusa and EAGLE; verification accepts a draft with probability sum_x min(target_law, draft_law),
+which the other two are about (2211.17192; as a loss: DistillSpec, 2310.08461)."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 def soft_cross_entropy(draft_logits: Tensor, target_log_law: Tensor) -> Tensor:
-    """- sum_x target_law log draft_law [n], the target's law renormalised on the draft vocabulary."""
+    """- sum_x target_law log draft_law [n], the target's law renormalised on the draft
+    vocabulary."""
     weights = torch.softmax(target_log_law, dim=-1)
     return -(weights * torch.log_softmax(draft_logits, dim=-1)).sum(-1)
 
@@ -33,7 +35,8 @@ def total_variation(draft_logits: Tensor, target_log_law: Tensor) -> Tensor:
 
 
 def negative_log_acceptance(draft_logits: Tensor, target_log_law: Tensor) -> Tensor:
-    """- log acceptance [n]: like total variation, with a gradient that does not fade where nothing is accepted yet."""
+    """- log acceptance [n]: like total variation, with a gradient that does not fade where nothing
+    is accepted yet."""
     return -acceptance(draft_logits, target_log_law).clamp_min(1e-6).log()
 
 

@@ -1,6 +1,6 @@
-"""A file of prompts for training: one JSON object a line, with `prompt` (text) or `messages` (a chat), and what its template
-takes beside them. With an `answer`, or a chat that ends with the assistant, that text is trained on and the target writes
-nothing.
+"""A file of prompts for training: one JSON object a line, with `prompt` (text) or `messages` (a
+chat), and what its template takes beside them. With an `answer`, or a chat that ends with the
+assistant, that text is trained on and the target writes nothing.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from draftproof.errors import UsageError
 
 @dataclass(frozen=True)
 class TrainPrompt:
-    """One prompt. source: its kind, for counting. answer: a text of the user's own to train on, if given. chat: options of the
-    chat template, by the names of `TemplateOptions`. where: file and line, for messages."""
+    """One prompt. source: its kind, for counting. answer: a text of the user's own to train on, if
+    given. chat: options of the chat template, by the names of `TemplateOptions`. where: file and
+    line, for messages."""
 
     messages: tuple[Message, ...]
     source: str
@@ -34,29 +35,47 @@ class TrainPrompt:
 
     @property
     def answered(self) -> tuple[Message, ...] | None:
-        """The chat with the answer to train on as its last message; None where the target is to write one."""
+        """The chat with the answer to train on as its last message; None where the target is to
+        write one."""
         if self.answer is not None:
             return (*self.messages, {"role": "assistant", "content": self.answer})
-        ends = self.messages[-1]["role"] == "assistant" and not self.chat.get("continue_final_message")
+        ends = self.messages[-1]["role"] == "assistant" and not self.chat.get(
+            "continue_final_message"
+        )
         return self.messages if ends else None
 
     @property
     def key(self) -> str:
         """Names the prompt by its content: the same in every run, whatever stands around it."""
-        plain = not self.chat and all(set(message) == {"role", "content"} for message in self.messages)
-        content: Any = [(m["role"], m["content"]) for m in self.messages] if plain else (self.messages, self.chat)
+        plain = not self.chat and all(
+            set(message) == {"role", "content"} for message in self.messages
+        )
+        content: Any = (
+            [(m["role"], m["content"]) for m in self.messages]
+            if plain
+            else (self.messages, self.chat)
+        )
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def read_prompts(path: str | Path) -> list[TrainPrompt]:
-    """The prompts of a JSON-lines file. UsageError: not readable, empty, a line that is no prompt (with its number)."""
+    """The prompts of a JSON-lines file. UsageError: not readable, empty, a line that is no prompt
+    (with its number)."""
     try:
-        lines = Path(path).read_text(encoding="utf-8-sig").split("\n")  # not splitlines(): JSON may hold U+2028
+        lines = (
+            Path(path).read_text(encoding="utf-8-sig").split("\n")
+        )  # not splitlines(): JSON may hold U+2028
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"the prompt file {path} cannot be read: {error}") from error
-    prompts = [_parsed(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line.strip()]
+    prompts = [
+        _parsed(line, f"{path}, line {number}")
+        for number, line in enumerate(lines, 1)
+        if line.strip()
+    ]
     if not prompts:
-        raise UsageError(f'{path} holds no prompt; give one JSON object a line, like {{"prompt": "..."}}')
+        raise UsageError(
+            f'{path} holds no prompt; give one JSON object a line, like {{"prompt": "..."}}'
+        )
     return prompts
 
 
@@ -83,5 +102,8 @@ def _parsed(line: str, where: str) -> TrainPrompt:
     except UsageError as error:
         raise UsageError(f"{where}: {error}") from error
     if answer is not None and messages[-1]["role"] == "assistant":
-        raise UsageError(f"{where}: 'messages' ends with the assistant, and 'answer' is another answer: leave one of them out")
+        raise UsageError(
+            f"{where}: 'messages' ends with the assistant, and 'answer' is another "
+            "answer: leave one of them out"
+        )
     return TrainPrompt(tuple(messages), source, answer, chat, where)

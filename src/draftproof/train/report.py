@@ -1,4 +1,5 @@
-"""The card of what was trained: what it is for, what it learned from, how its drafts are accepted, what a plan makes of it."""
+"""The card of what was trained: what it is for, what it learned from, how its drafts are accepted,
+what a plan makes of it."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ def facts_of(
     costs: HeadCosts,
     about_texts: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    """What is kept beside the weights and told on the card. recipe: a dataclass. texts: those trained on, those held out."""
+    """What is kept beside the weights and told on the card. recipe: a dataclass. texts: those
+    trained on, those held out."""
     train, held = texts
     return {
         "recipe": asdict(recipe),
@@ -47,7 +49,11 @@ def facts_of(
         "steps": len(training.losses),
         "stopped_early": training.stopped_early,
         "held_out_acceptance": asdict(foretold),
-        "plan": {"verify": costs.verify, "draft": costs.draft, "best": costs.best(foretold.marginal)},
+        "plan": {
+            "verify": costs.verify,
+            "draft": costs.draft,
+            "best": costs.best(foretold.marginal),
+        },
         "provenance": provenance(target, seed=training.settings.seed),
     }
 
@@ -55,13 +61,23 @@ def facts_of(
 def _plan(plan: Mapping[str, Any]) -> str:
     length, speedup = plan["best"]
     step = f"a drafting step costs {plan['draft']:.1%} of a target step"
-    return f"{speedup:.2f} times plain decoding at {length} drafts; {step}" if length else f"no gain at any length; {step}"
+    return (
+        f"{speedup:.2f} times plain decoding at {length} drafts; {step}"
+        if length
+        else f"no gain at any length; {step}"
+    )
 
 
 def card(
-    method: str, target: str, facts: Mapping[str, Any], foretold: Sequence[float], measured: Measured, faults: Sequence[str]
+    method: str,
+    target: str,
+    facts: Mapping[str, Any],
+    foretold: Sequence[float],
+    measured: Measured,
+    faults: Sequence[str],
 ) -> str:
-    """The card of a head, a page of Markdown: what it is for, what it learned from, how its drafts are accepted."""
+    """The card of a head, a page of Markdown: what it is for, what it learned from, how its drafts
+    are accepted."""
     train, held = facts["texts"]["train"], facts["texts"]["held_out"]
     rows = [
         f"| {place} | {expected:.3f} | {found} |"
@@ -75,12 +91,15 @@ def card(
     lines = [
         f"# {method} for {target}",
         "",
-        f"Trained for {facts['steps']} steps on {train['answer_tokens']} answer tokens of {train['texts']} texts "
+        f"Trained for {facts['steps']} steps on {train['answer_tokens']} answer tokens "
+        f"of {train['texts']} texts "
         f"({', '.join(f'{count} {source}' for source, count in train['sources'].items())}); "
         f"{held['answer_tokens']} tokens of {held['texts']} texts were held out, by prompt.",
         "",
-        f"Chance that a draft is accepted up to a position, foretold on the held-out texts at their own temperatures, and "
-        f"measured by {measured.drafts} drafts of a generation from {CHECKED_PROMPTS} of their prompts at most:",
+        "Chance that a draft is accepted up to a position, foretold on the held-out "
+        "texts at their own temperatures, and "
+        f"measured by {measured.drafts} drafts of a generation from {CHECKED_PROMPTS} of "
+        "their prompts at most:",
         "",
         "| position | held out | generated |",
         "|---|---|---|",
@@ -91,7 +110,14 @@ def card(
         "Checks: " + ("; ".join(faults) if faults else "passed") + ".",
         "",
         "```json",
-        json.dumps({"recipe": facts["recipe"], "settings": facts["settings"], "provenance": facts["provenance"]}, indent=1),
+        json.dumps(
+            {
+                "recipe": facts["recipe"],
+                "settings": facts["settings"],
+                "provenance": facts["provenance"],
+            },
+            indent=1,
+        ),
         "```",
         "",
     ]

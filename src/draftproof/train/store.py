@@ -1,13 +1,15 @@
 """Texts to train on, on disk: token ids in shards, and an index of one JSON line an answer.
 
     data.json       what was asked for: target, parameters, format
-    0000.tokens     token ids, prompt and answer of one text after another, little-endian uint16 (uint32 above 65,536 ids)
-    0000.jsonl      {"key", "source", "start", "prompt", "answer", "temperature", "seed", "finish"}: where a text begins in the
+    0000.tokens     token ids, prompt and answer of one text after another, little-endian uint16
+                    (uint32 above 65,536 ids)
+    0000.jsonl      {"key", "source", "start", "prompt", "answer", "temperature", "seed", "finish"}:
+                    where a text begins in the
                     shard, counted in tokens, and how many of its tokens are prompt and answer
 
-An answer is appended, tokens first, as soon as it is there. After an interruption a torn end is cut off and writing goes on;
-what was written stays. Several writers may share a folder when each has its own `part`, the first letters of its file names.
-"""
+An answer is appended, tokens first, as soon as it is there. After an interruption a torn end is cut
+off and writing goes on; what was written stays. Several writers may share a folder when each has
+its own `part`, the first letters of its file names."""
 
 from __future__ import annotations
 
@@ -27,8 +29,8 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Text:
-    """One text: `tokens[:prompt]` was asked, `tokens[prompt:]` is the answer. seed, temperature, finish: how it was written;
-    None for a text of the user's own."""
+    """One text: `tokens[:prompt]` was asked, `tokens[prompt:]` is the answer. seed, temperature,
+    finish: how it was written; None for a text of the user's own."""
 
     key: str
     source: str
@@ -45,9 +47,12 @@ class Text:
 
 
 class TextWriter:
-    """Appends texts to a folder. about: what all of them share (target, parameters); a folder of other texts is refused."""
+    """Appends texts to a folder. about: what all of them share (target, parameters); a folder of
+    other texts is refused."""
 
-    def __init__(self, folder: str | Path, about: Mapping[str, Any], vocab_size: int, part: str = "") -> None:
+    def __init__(
+        self, folder: str | Path, about: Mapping[str, Any], vocab_size: int, part: str = ""
+    ) -> None:
         self.folder, self.part = Path(folder), part
         self.dtype = np.dtype("<u2" if vocab_size <= 1 << 16 else "<u4")
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -87,28 +92,35 @@ class TextWriter:
         for name in sorted({*before, *about}):
             if before.get(name) != about.get(name):
                 raise UsageError(
-                    f"{self.folder} holds texts written with {name} {before.get(name)!r}, not {about.get(name)!r}: "
+                    f"{self.folder} holds texts written with {name} "
+                    f"{before.get(name)!r}, not {about.get(name)!r}: "
                     "go on with the same settings, or name another folder"
                 )
 
 
 def read_about(folder: str | Path) -> dict[str, Any]:
-    """What the texts of a folder share. UsageError when it is no such folder, or of another version."""
+    """What the texts of a folder share. UsageError when it is no such folder, or of another
+    version."""
     path = Path(folder) / "data.json"
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise UsageError(f"{folder} is no folder of training texts: {path.name} cannot be read ({error})") from error
+        raise UsageError(
+            f"{folder} is no folder of training texts: {path.name} cannot be read ({error})"
+        ) from error
     if not isinstance(about, dict) or about.get("format") != FORMAT:
         raise UsageError(f"{path} has another format than {FORMAT}; write the texts again")
     return about
 
 
 def read_texts(folder: str | Path) -> list[Text]:
-    """All texts of a folder, ordered by key, so that their order does not depend on when each was written."""
+    """All texts of a folder, ordered by key, so that their order does not depend on when each was
+    written."""
     about = read_about(folder)
     dtype = np.dtype(about["dtype"])
-    texts = [text for index in sorted(Path(folder).glob("*.jsonl")) for text in _shard(index, dtype)]
+    texts = [
+        text for index in sorted(Path(folder).glob("*.jsonl")) for text in _shard(index, dtype)
+    ]
     if not texts:
         raise UsageError(f"{folder} holds no texts yet")
     return sorted(texts, key=lambda text: (text.key, text.seed or 0))
@@ -116,7 +128,9 @@ def read_texts(folder: str | Path) -> list[Text]:
 
 def shortened(texts: Sequence[Text], length: int) -> list[Text]:
     """The texts cut to `length` tokens; those whose prompt alone is as long are left out."""
-    return [replace(text, tokens=text.tokens[:length]) for text in texts if text.prompt + 1 < length]
+    return [
+        replace(text, tokens=text.tokens[:length]) for text in texts if text.prompt + 1 < length
+    ]
 
 
 def _shard(index: Path, dtype: np.dtype[Any]) -> Iterator[Text]:
@@ -128,8 +142,11 @@ def _shard(index: Path, dtype: np.dtype[Any]) -> Iterator[Text]:
         yield Text(tokens=tuple(int(token) for token in tokens[start : start + length]), **entry)
 
 
-def _entries(index: Path, file: Path, dtype: np.dtype[Any], *, repair: bool = False) -> list[dict[str, Any]]:
-    """The whole entries of an index whose tokens are there; with `repair`, both files are cut to them."""
+def _entries(
+    index: Path, file: Path, dtype: np.dtype[Any], *, repair: bool = False
+) -> list[dict[str, Any]]:
+    """The whole entries of an index whose tokens are there; with `repair`, both files are cut to
+    them."""
     available = file.stat().st_size // dtype.itemsize if file.exists() else 0
     entries: list[dict[str, Any]] = []
     size = end = 0

@@ -14,7 +14,8 @@ ORIGINS = ("draft", "replacement", "bonus", "plain")
 
 
 def run_data(path: Path) -> dict[str, Any]:
-    """The run in the file `path`. UsageError: not a record, or one whose numbers do not fit together; the line is named."""
+    """The run in the file `path`. UsageError: not a record, or one whose numbers do not fit
+    together; the line is named."""
     header, rounds = read_rounds(path)
     texts = read_texts(path)
     sample, shown = -1, []
@@ -34,10 +35,12 @@ def run_data(path: Path) -> dict[str, Any]:
 
 
 def acceptance(rounds: Sequence[Round]) -> list[tuple[int, int]]:
-    """Draft position -> how often a draft was accepted there, and how often one was verified there."""
+    """Draft position -> how often a draft was accepted there, and how often one was verified
+    there."""
     deepest = max((record.reached for record in rounds), default=0)
     return [
-        (sum(r.num_accepted_tokens > place for r in rounds), sum(r.reached > place for r in rounds)) for place in range(deepest)
+        (sum(r.num_accepted_tokens > place for r in rounds), sum(r.reached > place for r in rounds))
+        for place in range(deepest)
     ]
 
 
@@ -54,7 +57,10 @@ def accepted_nodes(record: Round) -> list[int]:
 
 
 def _round(record: Round, texts: tuple[list[str], list[str]] | None) -> dict[str, Any]:
-    emitted, drafted = texts or ([f"[{t}]" for t in record.tokens], [f"[{t}]" for t in record.draft_tokens])
+    emitted, drafted = texts or (
+        [f"[{t}]" for t in record.tokens],
+        [f"[{t}]" for t in record.draft_tokens],
+    )
     seconds = record.seconds
     return {
         "start": record.start,
@@ -73,19 +79,36 @@ def _round(record: Round, texts: tuple[list[str], list[str]] | None) -> dict[str
 
 
 def _check(record: Round, where: str) -> None:
-    """UsageError unless tokens have an origin each, drafts a parent before them, and counts and seconds are numbers."""
-    counts = (record.start, record.num_accepted_tokens, record.reached, *record.tokens, *record.draft_tokens)
+    """UsageError unless tokens have an origin each, drafts a parent before them, and counts and
+    seconds are numbers."""
+    counts = (
+        record.start,
+        record.num_accepted_tokens,
+        record.reached,
+        *record.tokens,
+        *record.draft_tokens,
+    )
     if not all(type(count) is int and count >= 0 for count in counts):
         raise UsageError(f"{where} has a token or a count that is not a whole number of at least 0")
-    if len(record.origins) != len(record.tokens) or not all(origin in ORIGINS for origin in record.origins):
-        raise UsageError(f"{where} does not give each token one of the origins {', '.join(ORIGINS)}")
+    if len(record.origins) != len(record.tokens) or not all(
+        origin in ORIGINS for origin in record.origins
+    ):
+        raise UsageError(
+            f"{where} does not give each token one of the origins {', '.join(ORIGINS)}"
+        )
     parents = record.draft_parents
-    if len(parents) != len(record.draft_tokens) or not all(type(p) is int and ROOT <= p < n for n, p in enumerate(parents)):
+    if len(parents) != len(record.draft_tokens) or not all(
+        type(p) is int and ROOT <= p < n for n, p in enumerate(parents)
+    ):
         raise UsageError(f"{where} does not give each drafted token a parent before it")
     seconds = record.seconds
     if not all(
-        type(part) in (int, float) and 0 <= part < float("inf") for part in (seconds.draft, seconds.verify, seconds.rest)
+        type(part) in (int, float) and 0 <= part < float("inf")
+        for part in (seconds.draft, seconds.verify, seconds.rest)
     ):
         raise UsageError(f"{where} has seconds that are no durations")
     if record.reached > len(record.draft_tokens):
-        raise UsageError(f"{where} says {record.reached} verified positions of {len(record.draft_tokens)} drafted tokens")
+        raise UsageError(
+            f"{where} says {record.reached} verified positions of "
+            f"{len(record.draft_tokens)} drafted tokens"
+        )

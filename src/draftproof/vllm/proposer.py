@@ -1,11 +1,13 @@
-"""The proposer that vLLM asks for drafts: rows of its batch in, lists of tokens out (read at vLLM 0.32, `custom_class`).
+"""The proposer that vLLM asks for drafts: rows of its batch in, lists of tokens out (read at vLLM
+0.32, `custom_class`).
 
-vLLM hands over every row's tokens and no name of the request in it, moves rows about when others end, and tells nobody when one
-ends. A row's state is therefore found again by its text, and freed in the first step in which no row goes on from it.
+vLLM hands over every row's tokens and no name of the request in it, moves rows about when others
+end, and tells nobody when one ends. A row's state is therefore found again by its text, and freed
+in the first step in which no row goes on from it.
 
-Drafts are lists of tokens, which vLLM verifies as one-hot laws: exact for whatever is proposed, and accepted with the target's
-probability of the token. Drafters that sample have no way to hand over the law they drew from, and get no hidden states either.
-"""
+Drafts are lists of tokens, which vLLM verifies as one-hot laws: exact for whatever is proposed, and
+accepted with the target's probability of the token. Drafters that sample have no way to hand over
+the law they drew from, and get no hidden states either."""
 
 from __future__ import annotations
 
@@ -22,16 +24,20 @@ CONFIG = "draftproof"
 
 
 class Proposer:
-    """The drafter that `--additional-config '{"draftproof": {"method": ...}}'` names, with the keys of a speculative config.
+    """The drafter that `--additional-config '{"draftproof": {"method": ...}}'` names, with the keys
+    of a speculative config.
 
-    vllm_config: of the engine. UsageError for a method that does not draft from tokens alone, or keys that vLLM decides."""
+    vllm_config: of the engine. UsageError for a method that does not draft from tokens alone, or
+    keys that vLLM decides."""
 
     method: str | None = None
 
     def __init__(self, vllm_config: Any) -> None:
         model = vllm_config.model_config
         self._length = int(vllm_config.speculative_config.num_speculative_tokens)
-        self._verifier = Verifier(str(model.model), int(model.get_vocab_size()), int(model.max_model_len))
+        self._verifier = Verifier(
+            str(model.model), int(model.get_vocab_size()), int(model.max_model_len)
+        )
         asked = dict((getattr(vllm_config, "additional_config", None) or {}).get(CONFIG) or {})
         self._config = self._checked(asked)
         stores = any("store" in config.options for config in (self._config, *self._config.members))
@@ -43,12 +49,17 @@ class Proposer:
         """Nothing to load: drafts come from tokens alone."""
 
     def propose(
-        self, sampled_token_ids: Sequence[Sequence[int]], num_tokens_no_spec: Any, token_ids_cpu: Any, slot_mappings: Any = None
+        self,
+        sampled_token_ids: Sequence[Sequence[int]],
+        num_tokens_no_spec: Any,
+        token_ids_cpu: Any,
+        slot_mappings: Any = None,
     ) -> list[list[int]]:
         """A draft for every row of the batch; none for one whose prompt is not read to its end.
 
-        sampled_token_ids: what each row has just got, accepted drafts included. num_tokens_no_spec [rows]: how long its text is
-        now. token_ids_cpu [rows, ...]: the texts. slot_mappings: where keys and values lie, of no use here."""
+        sampled_token_ids: what each row has just got, accepted drafts included. num_tokens_no_spec
+        [rows]: how long its text is now. token_ids_cpu [rows, ...]: the texts. slot_mappings: where
+        keys and values lie, of no use here."""
         before, self._rows = self._rows, []
         drafts: list[list[int]] = []
         for place, sampled in enumerate(sampled_token_ids):
@@ -64,8 +75,11 @@ class Proposer:
         return drafts
 
     def _row(self, before: list[Row], place: int, text: Any, num_new: int) -> Row:
-        """The state that `text` goes on from, taken out of `before`, told what is new; a fresh one when there is none."""
-        nearest = sorted(before, key=lambda row: row.place != place)  # rows seldom move, so the first is nearly always the one
+        """The state that `text` goes on from, taken out of `before`, told what is new; a fresh one
+        when there is none."""
+        nearest = sorted(
+            before, key=lambda row: row.place != place
+        )  # rows seldom move, so the first is nearly always the one
         found = next((row for row in nearest if row.goes_on(text)), None)
         if found is None:
             found = Row(self._drafter, self._config, self._verifier, text[: len(text) - num_new])
@@ -80,21 +94,40 @@ class Proposer:
         name = asked.get("method") or self.method
         if self.method is not None and name != self.method:
             raise UsageError(
-                f"{type(self).__name__} drafts by method {self.method!r}, not {name!r}: name draftproof.vllm.Proposer"
+                f"{type(self).__name__} drafts by method {self.method!r}, not {name!r}: "
+                "name draftproof.vllm.Proposer"
             )
-        for key in ("rule", "rejection_sample_method", "tree", "model", "num_speculative_tokens_per_batch_size"):
+        for key in (
+            "rule",
+            "rejection_sample_method",
+            "tree",
+            "model",
+            "num_speculative_tokens_per_batch_size",
+        ):
             if asked.get(key) is not None:
-                raise UsageError(f"{CONFIG} has the key {key!r}; inside vLLM, whose rules verify, it is not ours to decide")
+                raise UsageError(
+                    f"{CONFIG} has the key {key!r}; inside vLLM, whose rules verify, it "
+                    "is not ours to decide"
+                )
         if asked.get("num_speculative_tokens", self._length) != self._length:
-            raise UsageError(f"{CONFIG} asks for {asked['num_speculative_tokens']} tokens a draft, vLLM for {self._length}")
+            raise UsageError(
+                f"{CONFIG} asks for {asked['num_speculative_tokens']} tokens a draft, "
+                f"vLLM for {self._length}"
+            )
         alone = sorted(known.name for known in METHODS.values() if known.replayable)
         if name not in (*alone, "auto"):
             raise UsageError(
-                f"vLLM shows proposers tokens alone, which is enough for {', '.join(alone)} and auto; not for {name!r}"
+                "vLLM shows proposers tokens alone, which is enough for "
+                f"{', '.join(alone)} and auto; not for {name!r}"
             )
-        config = SpeculativeConfig.from_dict({**asked, "method": name, "num_speculative_tokens": self._length})
+        config = SpeculativeConfig.from_dict(
+            {**asked, "method": name, "num_speculative_tokens": self._length}
+        )
         if other := [member.method for member in config.members if member.method not in alone]:
-            raise UsageError(f"vLLM shows proposers tokens alone: auto chooses from {', '.join(alone)} there, not {other[0]!r}")
+            raise UsageError(
+                "vLLM shows proposers tokens alone: auto chooses from "
+                f"{', '.join(alone)} there, not {other[0]!r}"
+            )
         return config
 
 
@@ -117,7 +150,8 @@ class NGramCache(Proposer):
 
 
 class Auto(Proposer):
-    """Several drafters side by side: suffix and ngram unless `drafters` says otherwise. `costs`: what it weighs them by."""
+    """Several drafters side by side: suffix and ngram unless `drafters` says otherwise. `costs`:
+    what it weighs them by."""
 
     method = "auto"
 

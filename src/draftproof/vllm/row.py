@@ -1,4 +1,5 @@
-"""One request inside vLLM, as a proposer sees it: its text so far, the drafter's session, and the draft under verification."""
+"""One request inside vLLM, as a proposer sees it: its text so far, the drafter's session, and the
+draft under verification."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ from draftproof.models.protocol import LanguageModel, Output, Session, Step
 
 
 class Verifier(LanguageModel):
-    """vLLM's target, as far as a drafter from tokens asks of one: it reads chains, and passes are vLLM's to make."""
+    """vLLM's target, as far as a drafter from tokens asks of one: it reads chains, and passes are
+    vLLM's to make."""
 
     max_length: int
 
@@ -37,9 +39,12 @@ class Verifier(LanguageModel):
 
 
 class Row:
-    """drafter, config: what drafts, and how lengths adapt. prompt: the tokens before the first that was generated."""
+    """drafter, config: what drafts, and how lengths adapt. prompt: the tokens before the first that
+    was generated."""
 
-    def __init__(self, drafter: Drafter, config: SpeculativeConfig, verifier: Verifier, prompt: Any) -> None:
+    def __init__(
+        self, drafter: Drafter, config: SpeculativeConfig, verifier: Verifier, prompt: Any
+    ) -> None:
         self.place = -1
         self._verifier = verifier
         self._context: list[int] = prompt.tolist()
@@ -47,7 +52,9 @@ class Row:
         self._draft: tuple[int, ...] = ()
         self._told = 0  # tokens the drafter knows that the target has read
         self._decides = False  # whether the controller has been asked about a round yet
-        params = SamplingParams()  # vLLM does not show the request's own; what they forbid is rejected
+        params = (
+            SamplingParams()
+        )  # vLLM does not show the request's own; what they forbid is rejected
         laws = LawPipeline(params, num_prompt_tokens=len(prompt), vocab_size=verifier.vocab_size)
         self._stream = stream_key(0, prompt=self._context)
         self._session = drafter.open(Request(tuple(self._context), params, laws, verifier))
@@ -59,19 +66,33 @@ class Row:
         return len(self._context)
 
     def goes_on(self, text: Any) -> bool:
-        """Whether `text` is this request's, one step later: the known text and at most the draft and one token more.
+        """Whether `text` is this request's, one step later: the known text and at most the draft
+        and one token more.
 
-        A text that grew by more is another request, such as the next turn of a chat, even if it begins alike."""
+        A text that grew by more is another request, such as the next turn of a chat, even if it
+        begins alike."""
         grown = len(text) - self.length
-        return 0 < grown <= len(self._draft) + 1 and np.array_equal(text[: self.length], self._known)
+        return 0 < grown <= len(self._draft) + 1 and np.array_equal(
+            text[: self.length], self._known
+        )
 
     def read(self, text: Any) -> None:
-        """Take what is new in `text`, the outcome of the last draft, and tell drafter and controller."""
+        """Take what is new in `text`, the outcome of the last draft, and tell drafter and
+        controller."""
         start, new = self.length, text[self.length :].tolist()
         accepted = 0
-        while accepted < min(len(new) - 1, len(self._draft)) and new[accepted] == self._draft[accepted]:
+        while (
+            accepted < min(len(new) - 1, len(self._draft))
+            and new[accepted] == self._draft[accepted]
+        ):
             accepted += 1
-        last: Origin = "plain" if not self._draft else "bonus" if accepted == len(self._draft) else "replacement"
+        last: Origin = (
+            "plain"
+            if not self._draft
+            else "bonus"
+            if accepted == len(self._draft)
+            else "replacement"
+        )
         origins: list[Origin] = ["draft"] * accepted
         record = Round(
             start=start,
@@ -86,7 +107,11 @@ class Row:
         self._known = np.array(text)
         if self._controller is not None and self._decides:
             self._controller.observe(record)
-        self._session.observe(Observation(start=self._told, tokens=tuple(self._context[self._told : -1]), round=record))
+        self._session.observe(
+            Observation(
+                start=self._told, tokens=tuple(self._context[self._told : -1]), round=record
+            )
+        )
         self._told, self._draft = self.length - 1, ()
 
     def draft(self, longest: int) -> list[int]:
@@ -97,7 +122,9 @@ class Row:
         chance = KeyedChance(self._stream, self.length)
         policy = None if self._controller is None else self._controller.go_on
         worth = None if self._controller is None else self._controller.room
-        builder = DraftBuilder(chance, depth=depth, vocab_size=self._verifier.vocab_size, policy=policy, worth=worth)
+        builder = DraftBuilder(
+            chance, depth=depth, vocab_size=self._verifier.vocab_size, policy=policy, worth=worth
+        )
         if depth > 0:
             proposal = self._session.propose(self._context, builder)
             if proposal is not None:
@@ -106,12 +133,15 @@ class Row:
         return list(self._draft)
 
     def _decided(self, longest: int, remaining: int) -> int:
-        """What the controller makes of the draft length, and which of several drafters it chooses."""
+        """What the controller makes of the draft length, and which of several drafters it
+        chooses."""
         assert self._controller is not None
         self._decides = True
         session = self._session
         foreseen = self._controller.foreseen(session, self._context)
-        depth = self._controller.begin(Situation(length=self.length, longest=longest, remaining=remaining, foreseen=foreseen))
+        depth = self._controller.begin(
+            Situation(length=self.length, longest=longest, remaining=remaining, foreseen=foreseen)
+        )
         if self._controller.choice is not None and isinstance(session, Choosing):
             session.choose(self._controller.choice)
         return depth

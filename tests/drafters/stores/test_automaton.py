@@ -20,14 +20,18 @@ def followers(counts, state):
 
 def check_suffixes(counts, text, depth, alphabet):
     found = list(counts.suffixes())
-    assert [n for _, low, high in reversed(found) for n in range(low, high + 1)] == list(range(1, min(depth, len(text)) + 1))
+    assert [n for _, low, high in reversed(found) for n in range(low, high + 1)] == list(
+        range(1, min(depth, len(text)) + 1)
+    )
     for state, low, high in found:
         for length in range(low, high + 1):
             stretch = text[-length:]
             assert counts.count[state] == occurrences(text, stretch)
             if length < depth:
                 after = {token: occurrences(text, [*stretch, token]) for token in range(alphabet)}
-                assert followers(counts, state) == {token: count for token, count in after.items() if count}
+                assert followers(counts, state) == {
+                    token: count for token, count in after.items() if count
+                }
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 5, 8])
@@ -47,7 +51,10 @@ def test_the_latest_occurrence_is_known():
     counts = SuffixAutomaton(4)
     counts.extend([5, 1, 5, 2, 5])
     state = next(state for state, low, _ in counts.suffixes() if low == 1)
-    assert sorted((token, latest) for token, _, latest, _ in counts.followers(state)) == [(1, 2), (2, 4)]
+    assert sorted((token, latest) for token, _, latest, _ in counts.followers(state)) == [
+        (1, 2),
+        (2, 4),
+    ]
 
 
 def test_another_text_is_matched_by_its_longest_suffix_that_occurs():
@@ -80,7 +87,8 @@ class Counting(list):
 
 @pytest.mark.parametrize("kind", ["random", "period", "copies", "one token"])
 def test_states_and_steps_grow_linearly(kind):
-    """Twice the text, at most about twice the states and the looks at them: 2.4 leaves room for the first tokens' share."""
+    """Twice the text, at most about twice the states and the looks at them: 2.4 leaves room for the
+    first tokens' share."""
 
     def cost(size):
         rng = random.Random(0)
@@ -92,7 +100,11 @@ def test_states_and_steps_grow_linearly(kind):
             "one token": [0] * size,
         }[kind]
         counts = SuffixAutomaton(24)
-        counts.link, counts.length, counts.follow = Counting(counts.link), Counting(counts.length), Counting(counts.follow)
+        counts.link, counts.length, counts.follow = (
+            Counting(counts.link),
+            Counting(counts.length),
+            Counting(counts.follow),
+        )
         Counting.looks = 0
         counts.extend(text)
         return len(counts.count), sum(map(len, list(counts.follow))), Counting.looks
@@ -113,6 +125,8 @@ def test_the_shared_store_keeps_to_its_caps_and_drops_the_oldest():
     assert not any(next(part.matches([100]), None) for part in store.parts())
     store.add(list(range(5000)))
     assert store.num_tokens <= 1000
-    assert any(next(part.matches([4999]), None) for part in store.parts()), "the end of an output too long is kept"
+    assert any(next(part.matches([4999]), None) for part in store.parts()), (
+        "the end of an output too long is kept"
+    )
     store.add([])
     assert store.version == 41

@@ -1,4 +1,5 @@
-"""Stores on disk: they come back as they were, and what is damaged, foreign or of another kind is refused in one sentence."""
+"""Stores on disk: they come back as they were, and what is damaged, foreign or of another kind is
+refused in one sentence."""
 
 from __future__ import annotations
 
@@ -7,7 +8,14 @@ import pytest
 
 from draftproof import SpeculativeDecoder, TableModel
 from draftproof.drafters.stores.corpus import build_store, corpus_files, read_documents
-from draftproof.drafters.stores.files import FORMAT, StoreHeader, check_fits, fingerprint, read_store, write_store
+from draftproof.drafters.stores.files import (
+    FORMAT,
+    StoreHeader,
+    check_fits,
+    fingerprint,
+    read_store,
+    write_store,
+)
 from draftproof.errors import UsageError
 
 UNIFORM = TableModel([[1 / 8] * 8] * 8, name="uniform")
@@ -44,7 +52,9 @@ def test_a_store_comes_back_as_it_was(path, kind):
     for name, array in arrays.items():
         np.testing.assert_array_equal(store.arrays[name], array)
         assert not store.arrays[name].flags.writeable
-    assert not [file for file in path.parent.iterdir() if file != path], "nothing unfinished is left behind"
+    assert not [file for file in path.parent.iterdir() if file != path], (
+        "nothing unfinished is left behind"
+    )
 
 
 def test_every_changed_byte_is_noticed(path, kind):
@@ -70,7 +80,11 @@ def test_other_files_are_refused(tmp_path, kind):
 
     (tmp_path / "text").write_text("{}")
     save_file({"a": np.zeros(3)}, tmp_path / "weights")
-    save_file({"a": np.zeros(3)}, tmp_path / "newer", metadata={FORMAT: f'{{"format": "{FORMAT}", "version": 9}}'})
+    save_file(
+        {"a": np.zeros(3)},
+        tmp_path / "newer",
+        metadata={FORMAT: f'{{"format": "{FORMAT}", "version": 9}}'},
+    )
     for name, said in (
         ("text", "damaged or no store"),
         ("weights", "is no store"),
@@ -119,7 +133,12 @@ def test_the_decoder_reads_it_or_says_what_is_wrong(path, kind):
 def test_retrieval_needs_a_store_and_ngram_cache_does_not():
     with pytest.raises(UsageError, match='method "retrieval" needs "store"'):
         SpeculativeDecoder(None, UNIFORM, speculative_config={"method": "retrieval"})
-    assert SpeculativeDecoder(None, UNIFORM, speculative_config={"method": "ngram_cache"}).drafter.stored is None
+    assert (
+        SpeculativeDecoder(
+            None, UNIFORM, speculative_config={"method": "ngram_cache"}
+        ).drafter.stored
+        is None
+    )
 
 
 def test_a_corpus_is_files_folders_and_lines(tmp_path):
@@ -127,9 +146,16 @@ def test_a_corpus_is_files_folders_and_lines(tmp_path):
     (tmp_path / "in" / "b.txt").write_text("two")
     (tmp_path / "in" / "a.py").write_text("one")
     (tmp_path / "in" / ".git" / "x").write_text("hidden")
-    (tmp_path / "lines.jsonl").write_text('{"text": "three\u2028lines"}\n\n{"answer": "four"}\n', encoding="utf-8")
+    (tmp_path / "lines.jsonl").write_text(
+        '{"text": "three\u2028lines"}\n\n{"answer": "four"}\n', encoding="utf-8"
+    )
     files = corpus_files([tmp_path / "in", tmp_path / "lines.jsonl"])
-    assert [text for file in files for text in read_documents(file)] == ["one", "two", "three\u2028lines", "four"]
+    assert [text for file in files for text in read_documents(file)] == [
+        "one",
+        "two",
+        "three\u2028lines",
+        "four",
+    ]
 
 
 def test_a_corpus_that_cannot_be_read_is_refused(tmp_path):
@@ -137,7 +163,11 @@ def test_a_corpus_that_cannot_be_read_is_refused(tmp_path):
     (tmp_path / "bad.jsonl").write_text('{"text": "x"}\nnot json\n')
     (tmp_path / "other.jsonl").write_text('{"title": "x"}\n')
     (tmp_path / "empty").mkdir()
-    for name, said in (("latin", "not UTF-8"), ("bad.jsonl", "line 2 is not JSON"), ("other.jsonl", "line 1 has no text")):
+    for name, said in (
+        ("latin", "not UTF-8"),
+        ("bad.jsonl", "line 2 is not JSON"),
+        ("other.jsonl", "line 1 has no text"),
+    ):
         with pytest.raises(UsageError, match=said):
             list(read_documents(tmp_path / name))
     for name in ("empty", "missing"):

@@ -6,7 +6,13 @@ import random
 
 import numpy as np
 
-from draftproof.drafters.stores.ngram_tables import GrowingTable, StoredTable, _hash, _hash_one, build_tables
+from draftproof.drafters.stores.ngram_tables import (
+    GrowingTable,
+    StoredTable,
+    _hash,
+    _hash_one,
+    build_tables,
+)
 from draftproof.drafters.stores.suffix_array import END, SORTED, SuffixArray, build_suffix_array
 
 
@@ -82,7 +88,9 @@ def test_a_suffix_array_finds_every_occurrence_in_the_order_of_what_follows():
             for _ in range(20):
                 wanted = [rng.randrange(3) for _ in range(n)]
                 places = array.occurrences(wanted).tolist()
-                assert sorted(places) == [i for i in range(len(whole)) if whole[i : i + n] == wanted]
+                assert sorted(places) == [
+                    i for i in range(len(whole)) if whole[i : i + n] == wanted
+                ]
                 following = [whole[p : p + SORTED] for p in places]
                 assert following == sorted(following)
 

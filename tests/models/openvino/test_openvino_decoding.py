@@ -1,4 +1,5 @@
-"""The whole decode loop over OpenVINO's passes: its law, and speculative text that is the plain one."""
+"""The whole decode loop over OpenVINO's passes: its law, and speculative text that is the plain
+one."""
 
 from __future__ import annotations
 
@@ -39,8 +40,13 @@ def test_a_draft_model_and_a_tree_of_it_on_the_same_engine():
     target, draft = openvino("llama"), openvino("qwen2")
     params = SamplingParams(max_tokens=24, temperature=0.0)
     for tree in (None, "2,2,1"):
-        decoder = SpeculativeDecoder(draft, target, speculative_config={"num_speculative_tokens": 3, "tree": tree})
-        assert decoder.generate(PROMPTS[0], params).token_ids == decoder.plain.generate(PROMPTS[0], params).token_ids
+        decoder = SpeculativeDecoder(
+            draft, target, speculative_config={"num_speculative_tokens": 3, "tree": tree}
+        )
+        assert (
+            decoder.generate(PROMPTS[0], params).token_ids
+            == decoder.plain.generate(PROMPTS[0], params).token_ids
+        )
 
 
 @pytest.mark.parametrize("name", ["llama", "gpt2", "mistral"])

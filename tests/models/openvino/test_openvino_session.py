@@ -1,4 +1,5 @@
-"""The contract of models, over OpenVINO's passes: whatever the order of steps, logits are those of a fresh forward."""
+"""The contract of models, over OpenVINO's passes: whatever the order of steps, logits are those of
+a fresh forward."""
 
 from __future__ import annotations
 
@@ -52,8 +53,14 @@ def test_any_order_of_steps_equals_a_fresh_forward(model, seed):
             session.rollback(rng.randrange(session.length + 1))
             continue
         before = list(session.tokens)
-        tokens = [rng.randrange(VOCAB) for _ in range(rng.randint(1, min(rng.choice([3, 45]), room)))]
-        parents = [rng.randrange(max(-1, node - 9), node) for node in range(len(tokens))] if kind == "tree" else None
+        tokens = [
+            rng.randrange(VOCAB) for _ in range(rng.randint(1, min(rng.choice([3, 45]), room)))
+        ]
+        parents = (
+            [rng.randrange(max(-1, node - 9), node) for node in range(len(tokens))]
+            if kind == "tree"
+            else None
+        )
         logits = extend(Step(session, tokens, parents)).logits
         for node in {0, len(tokens) // 2, len(tokens) - 1}:
             path = path_to(parents, node) if parents else list(range(node + 1))
@@ -91,14 +98,25 @@ def test_sequences_share_a_pass_and_equal_their_solo_runs_to_the_bit(model):
     contexts = [[5], [1, 2, 3], list(range(9)), [7, 7]]
     sessions, alone = [model.open() for _ in contexts], [model.open() for _ in contexts]
     steps = [([4], None), ([4, 6, 8, 9], [-1, 0, 0, 2]), ([11, 12], None), ([13, 14, 15], None)]
-    model.extend_many([Step(session, context) for session, context in zip(sessions, contexts, strict=True)])
-    together = model.extend_many([Step(s, t, p, hidden=(1,)) for s, (t, p) in zip(sessions, steps, strict=True)])
-    for session, context, (tokens, parents), output in zip(alone, contexts, steps, together, strict=True):
+    model.extend_many(
+        [Step(session, context) for session, context in zip(sessions, contexts, strict=True)]
+    )
+    together = model.extend_many(
+        [Step(s, t, p, hidden=(1,)) for s, (t, p) in zip(sessions, steps, strict=True)]
+    )
+    for session, context, (tokens, parents), output in zip(
+        alone, contexts, steps, together, strict=True
+    ):
         extend(Step(session, context))
         own = extend(Step(session, tokens, parents, hidden=(1,)))
-        assert torch.equal(own.logits, output.logits) and torch.equal(own.hidden[1], output.hidden[1])
+        assert torch.equal(own.logits, output.logits) and torch.equal(
+            own.hidden[1], output.hidden[1]
+        )
     sessions[1].keep([0, 2, 3])
-    near(extend(Step(sessions[1], [20])).logits[0], fresh_logits(model.module, [1, 2, 3, 4, 8, 9, 20])[-1])
+    near(
+        extend(Step(sessions[1], [20])).logits[0],
+        fresh_logits(model.module, [1, 2, 3, 4, 8, 9, 20])[-1],
+    )
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -136,7 +154,9 @@ def test_a_long_prompt_with_a_tree_is_read_in_pieces():
     assert output.hidden[1].shape[0] == len(tokens) and session.length == len(tokens)
     other = model.open()
     parents = [*range(-1, len(tokens) - 1), len(tokens) - 1, len(tokens) - 1, len(tokens)]
-    tree = extend(Step(other, [*tokens, 3, 4, 5], parents, rows=[len(tokens) - 1, len(tokens) + 2])).logits
+    tree = extend(
+        Step(other, [*tokens, 3, 4, 5], parents, rows=[len(tokens) - 1, len(tokens) + 2])
+    ).logits
     near(tree, fresh_logits(module, [*tokens, 3, 5])[-3::2])
 
 
@@ -204,7 +224,9 @@ def test_pages_grow_and_all_come_back():
     for number, session in enumerate(sessions):
         extend(Step(session, [number, *range(40)], rows=[]))
     assert pages.num_pages > FIRST_PAGES
-    near(extend(Step(sessions[3], [8])).logits[0], fresh_logits(model.module, [3, *range(40), 8])[-1])
+    near(
+        extend(Step(sessions[3], [8])).logits[0], fresh_logits(model.module, [3, *range(40), 8])[-1]
+    )
     extend(Step(sessions[5], [1, 2, 3], [-1, -1, 0]))
     for session in sessions[1:]:
         session.close()

@@ -58,11 +58,17 @@ def test_a_model_is_converted_once_and_says_what_it_takes(kept, folder, traces, 
     told = capsys.readouterr().err
     assert "of memory" in told and "GiB in" in told and "is converted" in told
     expected = fresh_logits(llama(), [1, 2, 3])
-    torch.testing.assert_close(extend(Step(model.open(), [1, 2, 3])).logits, expected, rtol=0, atol=5e-4)
-    assert model.rows == "identical" and model.tokenizer is not None and model.dtype == torch.float32
+    torch.testing.assert_close(
+        extend(Step(model.open(), [1, 2, 3])).logits, expected, rtol=0, atol=5e-4
+    )
+    assert (
+        model.rows == "identical" and model.tokenizer is not None and model.dtype == torch.float32
+    )
     again = load_openvino(folder, dtype="float32")
     assert len(traces) == 1 and capsys.readouterr().err == ""
-    assert torch.equal(extend(Step(model.open(), [5, 6])).logits, extend(Step(again.open(), [5, 6])).logits)
+    assert torch.equal(
+        extend(Step(model.open(), [5, 6])).logits, extend(Step(again.open(), [5, 6])).logits
+    )
 
 
 def test_other_weights_are_another_conversion(kept, folder, traces):
@@ -71,11 +77,15 @@ def test_other_weights_are_another_conversion(kept, folder, traces):
     other = load_openvino(folder, dtype="float32", check=False)
     assert len(traces) == 2
     expected = fresh_logits(llama(seed=1), [1, 2, 3])
-    torch.testing.assert_close(extend(Step(other.open(), [1, 2, 3])).logits, expected, rtol=0, atol=5e-4)
+    torch.testing.assert_close(
+        extend(Step(other.open(), [1, 2, 3])).logits, expected, rtol=0, atol=5e-4
+    )
 
 
 @pytest.mark.parametrize("damage", ["weights", "description", "a file is gone", "older format"])
-def test_a_damaged_or_older_conversion_is_made_again(kept, folder, traces, damage, capsys, monkeypatch):
+def test_a_damaged_or_older_conversion_is_made_again(
+    kept, folder, traces, damage, capsys, monkeypatch
+):
     load_openvino(folder, check=False)
     place = conversion_of(kept)
     if damage == "weights":
@@ -139,7 +149,12 @@ def test_two_processes_make_one_conversion(kept, folder, tmp_path):
         """
     )
     both = [
-        subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [sys.executable, "-c", script],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         for _ in "ab"
     ]
     results = [process.communicate(timeout=240) for process in both]
@@ -154,7 +169,11 @@ def test_rounded_weights_are_another_model_and_say_so(kept, tmp_path, quantizati
     module = llama(hidden_size=64, intermediate_size=128)
     module.save_pretrained(tmp_path / "model")
     model = load_openvino(tmp_path / "model", dtype="float32", quantization=quantization)
-    assert model.quantization == quantization and quantization in model.name and model.rows == "identical"
+    assert (
+        model.quantization == quantization
+        and quantization in model.name
+        and model.rows == "identical"
+    )
     tokens = [3, 1, 4, 1, 5]
     found, whole = extend(Step(model.open(), tokens)).logits, fresh_logits(module, tokens)
     error = float((found - whole).square().mean().sqrt() / whole.std())
@@ -164,7 +183,9 @@ def test_rounded_weights_are_another_model_and_say_so(kept, tmp_path, quantizati
 def test_what_cannot_be_carried_over_is_refused_by_name(kept, tmp_path):
     from transformers import MambaConfig, MambaForCausalLM
 
-    mamba = MambaForCausalLM(MambaConfig(vocab_size=64, hidden_size=16, state_size=4, num_hidden_layers=2))
+    mamba = MambaForCausalLM(
+        MambaConfig(vocab_size=64, hidden_size=16, state_size=4, num_hidden_layers=2)
+    )
     mamba.save_pretrained(tmp_path / "mamba")
     with pytest.raises(UnsupportedModelError, match="layer 0 of MambaConfig is recurrent state"):
         load_openvino(tmp_path / "mamba")
@@ -203,7 +224,9 @@ def test_the_engine_is_chosen_or_refused(kept, folder, monkeypatch, capsys):
     assert load_engine(folder).engine == "torch"
 
 
-def test_auto_takes_torch_with_a_note_where_a_model_does_not_convert(kept, tmp_path, monkeypatch, capsys):
+def test_auto_takes_torch_with_a_note_where_a_model_does_not_convert(
+    kept, tmp_path, monkeypatch, capsys
+):
     from draftproof.models import engine
 
     gpt2().save_pretrained(tmp_path / "model")
@@ -243,4 +266,10 @@ def test_without_the_extra_the_install_line_is_said(kept, folder, monkeypatch):
 def test_the_description_is_plain_json(kept, folder):
     load_openvino(folder, check=False)
     about = json.loads((conversion_of(kept) / "about.json").read_text())
-    assert about["layers"][0] == {"heads": 2, "key_width": 8, "value_width": 8, "scale": 8**-0.5, "window": 0}
+    assert about["layers"][0] == {
+        "heads": 2,
+        "key_width": 8,
+        "value_width": 8,
+        "scale": 8**-0.5,
+        "window": 0,
+    }

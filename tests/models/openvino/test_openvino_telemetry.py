@@ -27,7 +27,10 @@ def test_a_conversion_sends_nothing_and_leaves_no_mark_of_a_user(tmp_path):
     )
     tests = str(Path(__file__).parents[2])
     done = subprocess.run(
-        [sys.executable, "-c", script, tests], capture_output=True, text=True, env={**os.environ, "HOME": str(tmp_path)}
+        [sys.executable, "-c", script, tests],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "HOME": str(tmp_path)},
     )
     assert done.returncode == 0, done.stderr
     assert list(tmp_path.rglob("*_cid")) == []

@@ -1,4 +1,5 @@
-"""Stretch, reference: fading counts of tested and accepted drafts, fading times, and the formula."""
+"""Stretch, reference: fading counts of tested and accepted drafts, fading times, and the
+formula."""
 
 from __future__ import annotations
 
@@ -18,9 +19,14 @@ class AdaptiveLength:
     def choose(self) -> int:
         """The length with the highest expected speedup."""
         alpha, cost = self.accepted / self.tested, self.draft_step / self.target_pass
-        return max(range(1, self.max_length + 1), key=lambda k: sum(alpha**i for i in range(k + 1)) / (k * cost + 1))
+        return max(
+            range(1, self.max_length + 1),
+            key=lambda k: sum(alpha**i for i in range(k + 1)) / (k * cost + 1),
+        )
 
-    def update(self, drafted: int, accepted: int, draft_seconds: float, verify_seconds: float) -> None:
+    def update(
+        self, drafted: int, accepted: int, draft_seconds: float, verify_seconds: float
+    ) -> None:
         """Add one round and let the others fade."""
         self.accepted = KEEP_ACCEPTANCE * self.accepted + accepted
         self.tested = KEEP_ACCEPTANCE * self.tested + min(drafted, accepted + 1)

@@ -1,4 +1,5 @@
-"""Adaptive length against every fixed one, on a clock that is simulated and therefore never late."""
+"""Adaptive length against every fixed one, on a clock that is simulated and therefore never
+late."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ SEEDS = range(5)
 
 
 def acceptance_of_tokens(seed: int, drifting: bool) -> np.ndarray:
-    """Acceptance rate at every token of a text: easy and hard stretches of 50 tokens on average, or 0.8 throughout."""
+    """Acceptance rate at every token of a text: easy and hard stretches of 50 tokens on average, or
+    0.8 throughout."""
     if not drifting:
         return np.full(TOKENS, 0.8)
     rng = np.random.default_rng(seed)
@@ -24,8 +26,14 @@ def speedup(chooser: object, rates: np.ndarray, seed: int) -> float:
     rng, done, spent = np.random.default_rng(100 + seed), 0, 0.0
     while done < len(rates):
         k = chooser.choose()  # type: ignore[attr-defined]
-        assert isinstance(k, int) and 1 <= k <= LONGEST, f"choose() must return a length from 1 to {LONGEST}, not {k!r}"
-        tests = rng.random(k) < rates[done : done + k] if done + k <= len(rates) else rng.random(k) < rates[-1]
+        assert isinstance(k, int) and 1 <= k <= LONGEST, (
+            f"choose() must return a length from 1 to {LONGEST}, not {k!r}"
+        )
+        tests = (
+            rng.random(k) < rates[done : done + k]
+            if done + k <= len(rates)
+            else rng.random(k) < rates[-1]
+        )
         accepted = int(np.argmin(np.append(tests, False)))
         draft, verify = k * DRAFT_MS * rng.uniform(0.9, 1.1), TARGET_MS * rng.uniform(0.9, 1.1)
         chooser.update(k, accepted, draft / 1e3, verify / 1e3)  # type: ignore[attr-defined]
@@ -48,20 +56,37 @@ def best_fixed(drifting: bool) -> float:
     """The highest mean speedup of a length chosen in hindsight."""
     texts = [acceptance_of_tokens(seed, drifting) for seed in SEEDS]
     return max(
-        float(np.mean([speedup(Fixed(k), text, seed) for seed, text in zip(SEEDS, texts, strict=True)]))
+        float(
+            np.mean(
+                [speedup(Fixed(k), text, seed) for seed, text in zip(SEEDS, texts, strict=True)]
+            )
+        )
         for k in range(1, LONGEST + 1)
     )
 
 
 def adaptive(lab: SimpleNamespace, drifting: bool) -> float:
-    return float(np.mean([speedup(lab.AdaptiveLength(LONGEST), acceptance_of_tokens(seed, drifting), seed) for seed in SEEDS]))
+    return float(
+        np.mean(
+            [
+                speedup(lab.AdaptiveLength(LONGEST), acceptance_of_tokens(seed, drifting), seed)
+                for seed in SEEDS
+            ]
+        )
+    )
 
 
-def test_on_text_with_easy_and_hard_stretches_it_beats_every_fixed_length(lab: SimpleNamespace) -> None:
+def test_on_text_with_easy_and_hard_stretches_it_beats_every_fixed_length(
+    lab: SimpleNamespace,
+) -> None:
     yours, fixed = adaptive(lab, True), best_fixed(True)
-    assert yours > 1.05 * fixed, f"adaptive {yours:.3f}x, best fixed length {fixed:.3f}x: let old rounds fade faster?"
+    assert yours > 1.05 * fixed, (
+        f"adaptive {yours:.3f}x, best fixed length {fixed:.3f}x: let old rounds fade faster?"
+    )
 
 
 def test_on_even_text_it_loses_little_to_the_best_fixed_length(lab: SimpleNamespace) -> None:
     yours, fixed = adaptive(lab, False), best_fixed(False)
-    assert yours > 0.95 * fixed, f"adaptive {yours:.3f}x, best fixed length {fixed:.3f}x: do you remember enough rounds?"
+    assert yours > 0.95 * fixed, (
+        f"adaptive {yours:.3f}x, best fixed length {fixed:.3f}x: do you remember enough rounds?"
+    )

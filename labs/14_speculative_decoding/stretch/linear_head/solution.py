@@ -29,7 +29,9 @@ def head_law(weights: np.ndarray, state: np.ndarray) -> np.ndarray:
     return masses / masses.sum()
 
 
-def guess_and_verify(target_law: np.ndarray, guess_law: np.ndarray, rng: np.random.Generator) -> tuple[int, bool]:
+def guess_and_verify(
+    target_law: np.ndarray, guess_law: np.ndarray, rng: np.random.Generator
+) -> tuple[int, bool]:
     """Accept with min(1, p/q), else draw from the residual."""
     draft = int(rng.choice(len(guess_law), p=guess_law))
     if rng.random() < min(1.0, target_law[draft] / guess_law[draft]):

@@ -9,7 +9,9 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 
-_spec = importlib.util.spec_from_file_location("lab14_toy_target", Path(__file__).parent / "toy_target.py")
+_spec = importlib.util.spec_from_file_location(
+    "lab14_toy_target", Path(__file__).parent / "toy_target.py"
+)
 assert _spec is not None and _spec.loader is not None
 toy = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(toy)
@@ -29,7 +31,8 @@ def weights(lab: SimpleNamespace, text: tuple[np.ndarray, np.ndarray]) -> np.nda
 
 
 def mean_overlap(guesses: np.ndarray, states: np.ndarray) -> float:
-    """Mean over t of the overlap of guesses[t] with the target's law of token t + 2, which follows state t + 1."""
+    """Mean over t of the overlap of guesses[t] with the target's law of token t + 2, which follows
+    state t + 1."""
     targets = toy.softmax(states[1:] @ toy.OUTPUT.T)
     return float(np.minimum(guesses[:-1], targets).sum(axis=-1).mean())
 
@@ -37,22 +40,31 @@ def mean_overlap(guesses: np.ndarray, states: np.ndarray) -> float:
 def test_the_head_accepts_more_than_a_guess_that_reads_nothing(
     lab: SimpleNamespace, text: tuple[np.ndarray, np.ndarray], weights: np.ndarray
 ) -> None:
-    """Held-out overlap: token frequencies 0.51, the reference 0.63, the law that averages over the unseen token 0.65."""
+    """Held-out overlap: token frequencies 0.51, the reference 0.63, the law that averages over the
+    unseen token 0.65."""
     tokens, states = text
     held = states[TRAINING:]
     head = np.array([lab.head_law(weights, state) for state in held])
     assert head.shape == (HELD_OUT, toy.VOCAB) and np.allclose(head.sum(axis=1), 1)
     frequency = np.bincount(tokens[:TRAINING], minlength=toy.VOCAB) / TRAINING
     blind, yours = mean_overlap(np.tile(frequency, (HELD_OUT, 1)), held), mean_overlap(head, held)
-    assert yours > blind + 0.08, f"your head overlaps by {yours:.3f}, token frequencies alone by {blind:.3f}: is the shift two?"
+    assert yours > blind + 0.08, (
+        f"your head overlaps by {yours:.3f}, token frequencies alone by {blind:.3f}: is "
+        "the shift two?"
+    )
 
 
 def test_drafting_from_the_head_is_exact(
-    lab: SimpleNamespace, diagnosis: ModuleType, text: tuple[np.ndarray, np.ndarray], weights: np.ndarray
+    lab: SimpleNamespace,
+    diagnosis: ModuleType,
+    text: tuple[np.ndarray, np.ndarray],
+    weights: np.ndarray,
 ) -> None:
-    """Two tokens after one state: the first from the target, the second guessed without seeing the first.
+    """Two tokens after one state: the first from the target, the second guessed without seeing the
+    first.
 
-    36 pairs over 10,000 runs: an exact sampler shows TV 0.013 on average, 0.030 at most in 20,000 repeats."""
+    36 pairs over 10,000 runs: an exact sampler shows TV 0.013 on average, 0.030 at most in 20,000
+    repeats."""
     state, rng, runs = text[1][100], np.random.default_rng(1), 10_000
     first, guess = toy.next_law(state), lab.head_law(weights, state)
     second = np.array([toy.next_law(toy.read(state, token)) for token in range(toy.VOCAB)])
@@ -65,4 +77,6 @@ def test_drafting_from_the_head_is_exact(
     distance = np.abs(counts / runs - first[:, None] * second).sum() / 2
     overlap = float(first @ np.minimum(second, guess).sum(axis=1))
     assert distance < 0.035, f"TV to the target is {distance:.3f}"
-    assert accepted / runs == pytest.approx(overlap, abs=0.03), "accept exactly as often as the two laws overlap"
+    assert accepted / runs == pytest.approx(overlap, abs=0.03), (
+        "accept exactly as often as the two laws overlap"
+    )

@@ -1,7 +1,8 @@
-"""A small recurrent target with a hidden state, so that a head has something to read. Fixed weights, nothing to download.
+"""A small recurrent target with a hidden state, so that a head has something to read. Fixed
+weights, nothing to download.
 
-After reading token x the state becomes tanh(STATE h + INPUT[x]), and the next token has law softmax(OUTPUT h).
-"""
+After reading token x the state becomes tanh(STATE h + INPUT[x]), and the next token has law
+softmax(OUTPUT h)."""
 
 from __future__ import annotations
 
@@ -31,8 +32,10 @@ def next_law(state: np.ndarray) -> np.ndarray:
 
 
 def sample_text(length: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Text of the target itself: tokens [length], and the states [length, width] after reading each."""
-    tokens, states, state, token = np.empty(length, dtype=int), np.empty((length, WIDTH)), np.zeros(WIDTH), 0
+    """Text of the target itself: tokens [length], and the states [length, width] after reading
+    each."""
+    tokens, states, state = np.empty(length, dtype=int), np.empty((length, WIDTH)), np.zeros(WIDTH)
+    token = 0
     for i in range(length):
         tokens[i], state = token, read(state, token)
         states[i] = state

@@ -19,7 +19,9 @@ def prompt_lookup(context: tuple[int, ...], k: int, max_ngram: int = 3) -> list[
     return []
 
 
-def lookup_step(p_fn: LawFunction, context: tuple[int, ...], k: int, rng: np.random.Generator) -> list[int]:
+def lookup_step(
+    p_fn: LawFunction, context: tuple[int, ...], k: int, rng: np.random.Generator
+) -> list[int]:
     """Accept a copied token with the target's probability of it; replace it by anything else."""
     drafts = prompt_lookup(context, k)
     for i, token in enumerate(drafts):

@@ -30,21 +30,31 @@ def test_lookup_copies_what_followed_the_last_longest_match(
     assert lab.prompt_lookup(context, k) == drafts
 
 
-def test_output_distribution_is_exactly_the_target(lab: SimpleNamespace, diagnosis: ModuleType) -> None:
-    """As in the lab with a third of the runs: TV < 0.026; fewer than 1 exact sampler in 100,000 fails."""
-    diagnosis.check_repeats(lambda rng: lab.lookup_step(lambda x: TARGET[x[-1]], (0, 1, 2, 0, 0, 1, 2, 0), 2, rng))
-    rng, counts, runs, prompt = np.random.default_rng(0), np.zeros((3, 3)), 10_000, (0, 1, 2, 0, 0, 1, 2, 0)
+def test_output_distribution_is_exactly_the_target(
+    lab: SimpleNamespace, diagnosis: ModuleType
+) -> None:
+    """As in the lab with a third of the runs: TV < 0.026; fewer than 1 exact sampler in 100,000
+    fails."""
+    diagnosis.check_repeats(
+        lambda rng: lab.lookup_step(lambda x: TARGET[x[-1]], (0, 1, 2, 0, 0, 1, 2, 0), 2, rng)
+    )
+    rng, counts, runs = np.random.default_rng(0), np.zeros((3, 3)), 10_000
+    prompt = (0, 1, 2, 0, 0, 1, 2, 0)
     for _ in range(runs):
         out: list[int] = []
         while len(out) < 2:
             out += lab.lookup_step(lambda x: TARGET[x[-1]], prompt + tuple(out), 2, rng)
         counts[out[0], out[1]] += 1
     distance = np.abs(counts / runs - TARGET[0][:, None] * TARGET).sum() / 2
-    assert distance < 0.026, f"TV to the target is {distance:.3f}; a rejected copy must not come back as its own replacement"
+    assert distance < 0.026, (
+        f"TV to the target is {distance:.3f}; a rejected copy must not come back as its "
+        "own replacement"
+    )
 
 
 def copying(prefix: tuple[int, ...]) -> np.ndarray:
-    """A target that edits: it copies SOURCE token by token with probability 0.9, anything else is an edit."""
+    """A target that edits: it copies SOURCE token by token with probability 0.9, anything else is
+    an edit."""
     done = len(prefix) - len(SOURCE) - 1
     law = np.full(VOCAB, 0.1 / VOCAB)
     law[SOURCE[done % len(SOURCE)]] += 0.9
@@ -67,9 +77,12 @@ def tokens_per_pass(lab: SimpleNamespace, target: object, k: int) -> float:
     return total / passes
 
 
-def test_lookup_pays_where_text_repeats_and_costs_nothing_where_it_does_not(lab: SimpleNamespace) -> None:
-    """Against a draft model of alpha 0.8 and c = 0.32, whose best is 1.51x: lookup is free, so its speedup is its tokens per
-    pass. Editing: 9 of 10 tokens copied, 6 drafts. The reference gives about 3.6; free text about 1.0."""
+def test_lookup_pays_where_text_repeats_and_costs_nothing_where_it_does_not(
+    lab: SimpleNamespace,
+) -> None:
+    """Against a draft model of alpha 0.8 and c = 0.32, whose best is 1.51x: lookup is free, so its
+    speedup is its tokens per pass. Editing: 9 of 10 tokens copied, 6 drafts. The reference gives
+    about 3.6; free text about 1.0."""
     editing, chatting = tokens_per_pass(lab, copying, 6), tokens_per_pass(lab, free, 6)
     assert editing > 2.5, f"only {editing:.2f} tokens per pass where nine of ten tokens are copies"
     assert 1.0 <= chatting < 1.1, f"{chatting:.2f} tokens per pass where nothing repeats"

@@ -10,18 +10,28 @@ LawFunction = Callable[[tuple[int, ...]], np.ndarray]
 BRANCHES = 2
 
 
-def draft_tree(q_fn: LawFunction, prefix: tuple[int, ...], depth: int) -> dict[tuple[int, ...], list[int]]:
+def draft_tree(
+    q_fn: LawFunction, prefix: tuple[int, ...], depth: int
+) -> dict[tuple[int, ...], list[int]]:
     """Node (its drafted tokens) -> the two likeliest tokens there."""
     tree: dict[tuple[int, ...], list[int]] = {}
     level: list[tuple[int, ...]] = [()]
     for _ in range(depth):
         for node in level:
-            tree[node] = [int(token) for token in np.argsort(-q_fn(prefix + node), kind="stable")[:BRANCHES]]
+            tree[node] = [
+                int(token) for token in np.argsort(-q_fn(prefix + node), kind="stable")[:BRANCHES]
+            ]
         level = [(*node, token) for node in level for token in tree[node]]
     return tree
 
 
-def tree_step(p_fn: LawFunction, q_fn: LawFunction, prefix: tuple[int, ...], depth: int, rng: np.random.Generator) -> list[int]:
+def tree_step(
+    p_fn: LawFunction,
+    q_fn: LawFunction,
+    prefix: tuple[int, ...],
+    depth: int,
+    rng: np.random.Generator,
+) -> list[int]:
     """One round: walk down while a candidate is accepted."""
     tree = draft_tree(q_fn, prefix, depth)
     path: tuple[int, ...] = ()

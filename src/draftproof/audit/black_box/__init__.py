@@ -1,4 +1,5 @@
-"""Texts of an engine that shows nothing else, against the law of a local copy of its target, or against its plain texts."""
+"""Texts of an engine that shows nothing else, against the law of a local copy of its target, or
+against its plain texts."""
 
 from __future__ import annotations
 

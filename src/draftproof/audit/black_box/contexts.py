@@ -1,8 +1,8 @@
-"""Counts of token groups, context by context, where contexts come again: prompts that are sent many times, models with a
-short memory.
+"""Counts of token groups, context by context, where contexts come again: prompts that are sent many
+times, models with a short memory.
 
-Deviations that differ in sign from context to context cancel in every other test; here each context counts by itself.
-"""
+Deviations that differ in sign from context to context cancel in every other test; here each context
+counts by itself."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ from draftproof.audit.verdict import Finding
 from draftproof.core.wealth import FLOOR, MOST
 
 LEAST_EXPECTED = 5.0
-"""Expected count of a group, below which it is joined with the others that are too small (Cochran 1954)."""
+"""Expected count of a group, below which it is joined with the others that are too small (Cochran
+1954)."""
 PRIOR = 20.0
 """Tokens that the target's own law is worth in what is foretold from counts."""
 
 
 @dataclass
 class ContextCounts:
-    """seen: context -> count of each group. shares: context -> mass of each group, under the target's law."""
+    """seen: context -> count of each group. shares: context -> mass of each group, under the
+    target's law."""
 
     seen: dict[Hashable, list[int]] = field(default_factory=dict)
     shares: dict[Hashable, tuple[float, ...]] = field(default_factory=dict)
@@ -36,7 +38,8 @@ class ContextCounts:
         self.shares[mark.context] = mark.group_shares
 
     def ratio(self, mark: Mark) -> float:
-        """How much likelier the counts of this context so far make the token's group than the target's law does."""
+        """How much likelier the counts of this context so far make the token's group than the
+        target's law does."""
         counts = self.seen.get(mark.context)
         share = mark.group_shares[mark.group]
         if counts is None:
@@ -46,24 +49,41 @@ class ContextCounts:
         return min(MOST, kept * foretold / (kept * share + FLOOR / len(counts)))
 
     def finding(self, name: str, control: ContextCounts | None = None) -> Finding | None:
-        """Chi-square over all contexts with enough tokens; effect: its excess over the degrees of freedom, a token. None
-        without any such context."""
+        """Chi-square over all contexts with enough tokens; effect: its excess over the degrees of
+        freedom, a token. None without any such context."""
         squared = freedom = 0.0
         n = 0
         for context, counts in self.seen.items():
             pair = None if control is None else control.seen.get(context)
             if control is not None and pair is None:
                 continue
-            one, degrees = _chi_square(np.array(counts, float), np.array(self.shares[context]), pair)
-            squared, freedom, n = squared + one, freedom + degrees, n + (sum(counts) if degrees else 0)
+            one, degrees = _chi_square(
+                np.array(counts, float), np.array(self.shares[context]), pair
+            )
+            squared, freedom, n = (
+                squared + one,
+                freedom + degrees,
+                n + (sum(counts) if degrees else 0),
+            )
         if not freedom:
             return None
         effect, half = (squared - freedom) / n, 1.96 * float(np.sqrt(2 * freedom)) / n
-        return Finding(name, squared, float(stats.chi2.sf(squared, freedom)), None, effect, (effect - half, effect + half), n)
+        return Finding(
+            name,
+            squared,
+            float(stats.chi2.sf(squared, freedom)),
+            None,
+            effect,
+            (effect - half, effect + half),
+            n,
+        )
 
 
-def _chi_square(counts: np.ndarray, shares: np.ndarray, control: list[int] | None) -> tuple[float, int]:
-    """(statistic, degrees of freedom) of one context, small groups joined; (0, 0) with fewer than two groups left."""
+def _chi_square(
+    counts: np.ndarray, shares: np.ndarray, control: list[int] | None
+) -> tuple[float, int]:
+    """(statistic, degrees of freedom) of one context, small groups joined; (0, 0) with fewer than
+    two groups left."""
     n = counts.sum()
     other = None if control is None else np.array(control, float)
     if other is not None:
@@ -80,7 +100,9 @@ def _chi_square(counts: np.ndarray, shares: np.ndarray, control: list[int] | Non
             groups[-1] = np.concatenate([groups[-1], np.flatnonzero(small)])
     if len(groups) < 2:
         return 0.0, 0
-    shares, counts = (np.array([part[group].sum() for group in groups]) for part in (shares, counts))
+    shares, counts = (
+        np.array([part[group].sum() for group in groups]) for part in (shares, counts)
+    )
     total = float(((counts - n * shares) ** 2 / (n * shares)).sum())
     if other is not None:
         others, m = np.array([other[group].sum() for group in groups]), other.sum()

@@ -1,7 +1,8 @@
-"""The auditor's own copy of the target, which gives the law of every token of a text that came back.
+"""The auditor's own copy of the target, which gives the law of every token of a text that came
+back.
 
-A text is read once, in pieces; its laws are made under the request's parameters, each with its own history, in float64.
-"""
+A text is read once, in pieces; its laws are made under the request's parameters, each with its own
+history, in float64."""
 
 from __future__ import annotations
 
@@ -27,14 +28,22 @@ PIECE = 32
 
 
 class LocalCopy:
-    """target: the model that the engine claims to sample from. draft: what it drafts with, known or guessed; None without a
-    guess. seed: of the coins of randomised transforms."""
+    """target: the model that the engine claims to sample from. draft: what it drafts with, known or
+    guessed; None without a guess. seed: of the coins of randomised transforms."""
 
     def __init__(
-        self, target: LanguageModel, params: SamplingParams, draft: LanguageModel | None = None, *, seed: int = 0
+        self,
+        target: LanguageModel,
+        params: SamplingParams,
+        draft: LanguageModel | None = None,
+        *,
+        seed: int = 0,
     ) -> None:
         if params.temperature == 0:
-            raise UsageError("at temperature 0 every law is one token: a black box has nothing to test; use --greedy")
+            raise UsageError(
+                "at temperature 0 every law is one token: a black box has nothing to "
+                "test; use --greedy"
+            )
         self._target, self._draft, self._params, self._seed = target, draft, params, seed
 
     @property
@@ -51,14 +60,18 @@ class LocalCopy:
         outside = [token for token in (*sample.prompt, *sample.output) if not 0 <= token < size]
         if outside:
             raise UsageError(
-                f"text {sample.number} holds token {outside[0]}, and {self._target.name} has ids from 0 to {size - 1}: "
+                f"text {sample.number} holds token {outside[0]}, and {self._target.name} "
+                f"has ids from 0 to {size - 1}: "
                 "the engine runs another model, or has another tokenizer"
             )
         if not sample.output:
             raise UsageError(f"text {sample.number} is empty; ask for at least one token a text")
         limit = self._target.max_length
         if limit is not None and len(sample.prompt) + len(sample.output) > limit:
-            raise UsageError(f"text {sample.number} is longer than the {limit} tokens that {self._target.name} holds")
+            raise UsageError(
+                f"text {sample.number} is longer than the {limit} tokens that "
+                f"{self._target.name} holds"
+            )
 
     def marks(self, sample: Sample) -> Iterator[Mark]:
         """One a token of the text, in order."""
@@ -90,8 +103,13 @@ class LocalCopy:
         try:
             for begin in range(0, len(sample.output), PIECE):
                 end = min(begin + PIECE, len(sample.output))
-                for place, row in zip(range(begin, end), self._rows(session, sample, begin, end), strict=True):
-                    law = np.asarray(pipeline.law(row, (*sample.prompt, *sample.output[:place])), dtype=np.float64)
+                for place, row in zip(
+                    range(begin, end), self._rows(session, sample, begin, end), strict=True
+                ):
+                    law = np.asarray(
+                        pipeline.law(row, (*sample.prompt, *sample.output[:place])),
+                        dtype=np.float64,
+                    )
                     yield law / law.sum()
         finally:
             session.close()
@@ -101,5 +119,9 @@ class LocalCopy:
         whole = (*sample.prompt, *sample.output)
         unread = whole[session.length : len(sample.prompt) + end - 1]
         rows = range(len(unread) - (end - begin), len(unread))
-        logits = align_logits(extend(Step(session, unread, rows=rows)).logits, self._target.vocab_size)
-        return np.asarray(logits.double().cpu().numpy() if is_torch_array(logits) else logits, dtype=np.float64)
+        logits = align_logits(
+            extend(Step(session, unread, rows=rows)).logits, self._target.vocab_size
+        )
+        return np.asarray(
+            logits.double().cpu().numpy() if is_torch_array(logits) else logits, dtype=np.float64
+        )

@@ -1,7 +1,7 @@
 """Marks of many tokens, and the tests on them.
 
-With a control, texts of the same engine without speculation, every test compares with the control instead of with the
-scorer's own law: what kernels and number formats make of the law is in both.
+With a control, texts of the same engine without speculation, every test compares with the control
+instead of with the scorer's own law: what kernels and number formats make of the law is in both.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ ORDERS = ("by likelihood", "by draft over target")
 CONFIDENCE = 3.5
 """Standard errors above the control's mean that a bet is allowed to win by rounding alone."""
 BY_CONTEXT = "laws that differ from context to context, as noise that is used again makes them"
-SURPRISE, SHARE, SERIAL, COUNTS, BETS = "surprise", "draft's share", "serial", "per context", "bets on faults"
+SURPRISE, SHARE, SERIAL, COUNTS = "surprise", "draft's share", "serial", "per context"
+BETS = "bets on faults"
 
 
 @dataclass
@@ -55,7 +56,8 @@ class Evidence:
             self._causes = tuple(cause for cause, _ in ratios)
 
     def rounding(self) -> dict[tuple[str, int], float]:
-        """Of a control: by how much the expectation of each ratio may exceed 1, whatever the reason."""
+        """Of a control: by how much the expectation of each ratio may exceed 1, whatever the
+        reason."""
         places: dict[str, int] = defaultdict(lambda: -1)
         found = {}
         values = np.array([row for row in self._ratios if len(row) == len(self._causes)]) - 1.0
@@ -87,8 +89,15 @@ class Evidence:
 
     def findings(self, control: Evidence | None = None) -> list[Finding]:
         """Of every test at a sample size that was fixed before, the bets included."""
-        against = {} if control is None else {name: (score, variance) for name, score, variance in control.scores()}
-        found = [score_finding(name, score, variance, against.get(name)) for name, score, variance in self.scores()]
+        against = (
+            {}
+            if control is None
+            else {name: (score, variance) for name, score, variance in control.scores()}
+        )
+        found = [
+            score_finding(name, score, variance, against.get(name))
+            for name, score, variance in self.scores()
+        ]
         counted = self.counts.finding(COUNTS, None if control is None else control.counts)
         return [*found, *([counted] if counted else []), self.bets()]
 
@@ -96,7 +105,13 @@ class Evidence:
         """The anytime-valid one alone: wealth at its highest, in nats, as a whole and a token."""
         mean = self.wealth.highest / max(self.wealth.n, 1)
         return Finding(
-            BETS, self.wealth.highest, None, float(np.exp(min(self.wealth.highest, 700.0))), mean, (mean, mean), self.wealth.n
+            BETS,
+            self.wealth.highest,
+            None,
+            float(np.exp(min(self.wealth.highest, 700.0))),
+            mean,
+            (mean, mean),
+            self.wealth.n,
         )
 
     def repeated_contexts(self) -> Iterator[Hashable]:
@@ -105,14 +120,21 @@ class Evidence:
 
 
 def legendre(uniforms: NDArray[np.float64]) -> Matrix:
-    """The first four Legendre polynomials, orthonormal on [0, 1] [n, 4]: Neyman's smooth test of uniformity (1937)."""
+    """The first four Legendre polynomials, orthonormal on [0, 1] [n, 4]: Neyman's smooth test of
+    uniformity (1937)."""
     x = 2.0 * uniforms - 1.0
-    rows = [np.polynomial.legendre.Legendre.basis(degree)(x) * np.sqrt(2 * degree + 1) for degree in (1, 2, 3, 4)]
+    rows = [
+        np.polynomial.legendre.Legendre.basis(degree)(x) * np.sqrt(2 * degree + 1)
+        for degree in (1, 2, 3, 4)
+    ]
     return np.stack(rows, axis=1)
 
 
-def score_finding(name: str, score: Matrix, variance: Matrix, control: tuple[Matrix, Matrix] | None) -> Finding:
-    """statistic: z, or chi-square where scores have several parts. effect: mean of the first part, less the control's."""
+def score_finding(
+    name: str, score: Matrix, variance: Matrix, control: tuple[Matrix, Matrix] | None
+) -> Finding:
+    """statistic: z, or chi-square where scores have several parts. effect: mean of the first part,
+    less the control's."""
     n = len(score)
     means, errors = score.mean(axis=0), np.maximum(variance.mean(axis=0) / n, 1e-300)
     if control is not None:
@@ -123,4 +145,12 @@ def score_finding(name: str, score: Matrix, variance: Matrix, control: tuple[Mat
     half = 1.96 * float(np.sqrt(errors[0]))
     statistic = float(z[0]) if len(z) == 1 else squared
     p_value = float(stats.chi2.sf(squared, len(z)))
-    return Finding(name, statistic, p_value, None, float(means[0]), (float(means[0]) - half, float(means[0]) + half), n)
+    return Finding(
+        name,
+        statistic,
+        p_value,
+        None,
+        float(means[0]),
+        (float(means[0]) - half, float(means[0]) + half),
+        n,
+    )

@@ -1,8 +1,9 @@
-"""What is noted of one emitted token when the law it should have been drawn from is known; the law itself is forgotten.
+"""What is noted of one emitted token when the law it should have been drawn from is known; the law
+itself is forgotten.
 
-Every number has a known expectation under the target's law: the surprise -log p its entropy, the share q/(p + q) of the
-draft in the token its mean, the randomised transforms are uniform, and so the sum of each, less what was expected, is a
-martingale.
+Every number has a known expectation under the target's law: the surprise -log p its entropy, the
+share q/(p + q) of the draft in the token its mean, the randomised transforms are uniform, and so
+the sum of each, less what was expected, is a martingale.
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ GROUPS = 10
 
 @dataclass(frozen=True)
 class Mark:
-    """token: its id. probability: the target's for it. surprise, share: -log p and q/(p + q) less their expectations, each
-    with its variance; no share without a draft. uniforms: by target, and with a draft by draft over target: uniform on [0,
-    1). group: of the token, group_shares: the mass of each group. ratios: cause -> how much likelier the fault makes the
-    token. context: what has this very law whenever it comes again."""
+    """token: its id. probability: the target's for it. surprise, share: -log p and q/(p + q) less
+    their expectations, each with its variance; no share without a draft. uniforms: by target, and
+    with a draft by draft over target: uniform on [0, 1). group: of the token, group_shares: the
+    mass of each group. ratios: cause -> how much likelier the fault makes the token. context: what
+    has this very law whenever it comes again."""
 
     token: int
     probability: float
@@ -50,8 +52,11 @@ def mark(
     draft: Vector | None = None,
     before: Vector | None = None,
 ) -> Mark:
-    """target, draft, before: laws [vocab], as in `faulty_laws`. coin: uniform on [0, 1), independent of the token."""
-    logs = -np.log(np.maximum(target, 1e-12))  # a token called impossible is 28 nats of surprise, not infinite
+    """target, draft, before: laws [vocab], as in `faulty_laws`. coin: uniform on [0, 1),
+    independent of the token."""
+    logs = -np.log(
+        np.maximum(target, 1e-12)
+    )  # a token called impossible is 28 nats of surprise, not infinite
     orders = [-target]
     share = None
     if draft is not None:
@@ -72,7 +77,9 @@ def mark(
     )
 
 
-def _ratios(target: Vector, token: int, draft: Vector | None, before: Vector | None) -> Iterator[tuple[str, float]]:
+def _ratios(
+    target: Vector, token: int, draft: Vector | None, before: Vector | None
+) -> Iterator[tuple[str, float]]:
     return ((cause, ratio(law, target, token)) for cause, law in faulty_laws(target, draft, before))
 
 
@@ -82,7 +89,8 @@ def _centred(score: Vector, target: Vector, token: int) -> tuple[float, float]:
 
 
 def _groups(target: Vector, order: Vector) -> NDArray[np.int64]:
-    """The group of each token [vocab]: neighbours in `order`, of about equal mass; as many groups as tokens at most."""
+    """The group of each token [vocab]: neighbours in `order`, of about equal mass; as many groups
+    as tokens at most."""
     if len(target) <= GROUPS:
         return np.arange(len(target))
     ranked = np.argsort(order, kind="stable")

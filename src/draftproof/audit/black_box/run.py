@@ -34,9 +34,10 @@ def silent(what: str, done: int, total: int) -> None:
 
 @dataclass(frozen=True)
 class Plan:
-    """num_texts: of the engine and of the control each. level: the chance, at most, that an exact engine is called not exact.
-    wanted: the total variation a token that must be detectable for "exact". until_sure: go on for ever, with the bets
-    alone, and stop when they are won. folder: where texts are kept; None keeps none."""
+    """num_texts: of the engine and of the control each. level: the chance, at most, that an exact
+    engine is called not exact. wanted: the total variation a token that must be detectable for
+    "exact". until_sure: go on for ever, with the bets alone, and stop when they are won. folder:
+    where texts are kept; None keeps none."""
 
     num_texts: int = 64
     level: float = 1e-3
@@ -47,9 +48,10 @@ class Plan:
 
 @dataclass(frozen=True)
 class BlackBox:
-    """engine: its name. verdict: on it. num_texts, num_tokens: of it. rounding: how far the control's surprise is off the local
-    copy's entropy, in nats a token, and its 95% half-width; None without a control or a copy. evidence: None without a copy.
-    wealth: log of the bets' mean wealth after each text. notes: one sentence each."""
+    """engine: its name. verdict: on it. num_texts, num_tokens: of it. rounding: how far the
+    control's surprise is off the local copy's entropy, in nats a token, and its 95% half-width;
+    None without a control or a copy. evidence: None without a copy. wealth: log of the bets' mean
+    wealth after each text. notes: one sentence each."""
 
     engine: str
     verdict: Verdict
@@ -63,7 +65,11 @@ class BlackBox:
 
     def document(self) -> dict[str, Any]:
         """For JSON."""
-        named = {key: value for key, value in vars(self).items() if key not in ("verdict", "evidence", "asked")}
+        named = {
+            key: value
+            for key, value in vars(self).items()
+            if key not in ("verdict", "evidence", "asked")
+        }
         return self.verdict.document() | named | {"plan": self.asked}
 
 
@@ -77,17 +83,23 @@ def audit_black_box(
     plan: Plan | None = None,
     tell: Tell = silent,
 ) -> BlackBox:
-    """copy: scores every token; without one the texts are held against those of `control`, the same engine without speculation.
-    With both, the control shows what rounding makes of the copy's law.
+    """copy: scores every token; without one the texts are held against those of `control`, the same
+    engine without speculation. With both, the control shows what rounding makes of the copy's law.
 
-    UsageError: neither copy nor control, no prompt, a text that the target cannot have written, a model that does not match."""
+    UsageError: neither copy nor control, no prompt, a text that the target cannot have written, a
+    model that does not match."""
     plan, prompts = plan or Plan(), [tuple(prompt) for prompt in prompts]
     if not prompts:
         raise UsageError("an audit needs at least one prompt")
     if copy is None and control is None:
-        raise UsageError("a black box needs a local copy of the target, or the same engine without speculation as a control")
+        raise UsageError(
+            "a black box needs a local copy of the target, or the same engine without "
+            "speculation as a control"
+        )
     if params.temperature == 0:
-        raise UsageError("at temperature 0 every law is one token: a black box has nothing to test; use --greedy")
+        raise UsageError(
+            "at temperature 0 every law is one token: a black box has nothing to test; use --greedy"
+        )
     if copy is None:
         assert control is not None
         return _by_texts(engine, control, prompts, params, plan, tell)
@@ -95,22 +107,53 @@ def audit_black_box(
 
 
 def _by_texts(
-    engine: TextEngine, control: TextEngine, prompts: Sequence[Ids], params: SamplingParams, plan: Plan, tell: Tell
+    engine: TextEngine,
+    control: TextEngine,
+    prompts: Sequence[Ids],
+    params: SamplingParams,
+    plan: Plan,
+    tell: Tell,
 ) -> BlackBox:
     if plan.until_sure:
         raise UsageError(
-            "without a local copy of the target nothing can be told before all texts are there: give a number of texts"
+            "without a local copy of the target nothing can be told before all texts are "
+            "there: give a number of texts"
         )
-    theirs = list(sampled(control, prompts, params, plan.num_texts, folder=plan.folder, name="control", tell=tell))
-    ours = list(sampled(engine, prompts, _other_seeds(params, plan), plan.num_texts, folder=plan.folder, tell=tell))
+    theirs = list(
+        sampled(
+            control, prompts, params, plan.num_texts, folder=plan.folder, name="control", tell=tell
+        )
+    )
+    ours = list(
+        sampled(
+            engine,
+            prompts,
+            _other_seeds(params, plan),
+            plan.num_texts,
+            folder=plan.folder,
+            tell=tell,
+        )
+    )
     findings = two_sample_findings(ours, theirs, plan.level)
-    verdict = conclude(findings, plan.level, detectable=None, wanted=plan.wanted, cause="another law than the control's")
-    note = "without a local copy of the target no size of a bias can be stated, and small ones are not seen"
-    return BlackBox(engine.name, verdict, len(ours), sum(len(one.output) for one in ours), notes=(note,))
+    verdict = conclude(
+        findings,
+        plan.level,
+        detectable=None,
+        wanted=plan.wanted,
+        cause="another law than the control's",
+    )
+    note = (
+        "without a local copy of the target no size of a bias can be stated, and small ones "
+        "are not seen"
+    )
+    return BlackBox(
+        engine.name, verdict, len(ours), sum(len(one.output) for one in ours), notes=(note,)
+    )
 
 
 def _other_seeds(params: SamplingParams, plan: Plan) -> SamplingParams:
-    """Seeds that the control has not used: engines that draw alike for a seed would give the same texts."""
+    """Seeds that the control has not used: engines that draw alike for a seed would give the same
+    texts."""
     return replace(params, seed=(params.seed or 0) + plan.num_texts)
 
 
@@ -131,11 +174,14 @@ class _Scoring:
             against = Evidence()
             for sample in self._samples(control, "control", self.params, plan.num_texts):
                 self._score(against, sample, control.name)
-        evidence, wealth = Evidence(discounts={} if against is None else against.rounding()), list[float]()
+        evidence = Evidence(discounts={} if against is None else against.rounding())
+        wealth = list[float]()
         shares = 1 if plan.until_sure else NUM_TESTS
         goal, won = math.log(shares / plan.level), False
         params = self.params if control is None else _other_seeds(self.params, plan)
-        for sample in self._samples(engine, "samples", params, None if plan.until_sure else plan.num_texts):
+        for sample in self._samples(
+            engine, "samples", params, None if plan.until_sure else plan.num_texts
+        ):
             self._score(evidence, sample, engine.name)
             wealth.append(evidence.wealth.log_e)
             if evidence.wealth.highest >= goal:
@@ -150,9 +196,20 @@ class _Scoring:
             findings = evidence.findings(against)
         return self._result(engine, evidence, against, findings, wealth)
 
-    def _samples(self, engine: TextEngine, name: str, params: SamplingParams, number: int | None) -> Any:
+    def _samples(
+        self, engine: TextEngine, name: str, params: SamplingParams, number: int | None
+    ) -> Any:
         check, folder = self.copy.check, self.plan.folder
-        return sampled(engine, self.prompts, params, number, folder=folder, name=name, check=check, tell=self.tell)
+        return sampled(
+            engine,
+            self.prompts,
+            params,
+            number,
+            folder=folder,
+            name=name,
+            check=check,
+            tell=self.tell,
+        )
 
     def _score(self, evidence: Evidence, sample: Sample, name: str) -> None:
         evidence.begin_text()
@@ -165,12 +222,19 @@ class _Scoring:
         blind = math.log(self.copy.vocab_size)
         if surprise > blind:
             raise UsageError(
-                f"{name} does not run {self.copy.name}, or with another tokenizer or prompt: its tokens cost {surprise:.1f} "
-                f"nats each under that model, and tokens drawn blindly {blind:.1f}; give the target that it runs"
+                f"{name} does not run {self.copy.name}, or with another tokenizer or "
+                f"prompt: its tokens cost {surprise:.1f} "
+                f"nats each under that model, and tokens drawn blindly {blind:.1f}; give "
+                "the target that it runs"
             )
 
     def _result(
-        self, engine: TextEngine, evidence: Evidence, control: Evidence | None, findings: list[Finding], wealth: list[float]
+        self,
+        engine: TextEngine,
+        evidence: Evidence,
+        control: Evidence | None,
+        findings: list[Finding],
+        wealth: list[float],
     ) -> BlackBox:
         plan, n = self.plan, len(evidence.marks)
         other = None if control is None else len(control.marks)
@@ -185,7 +249,12 @@ class _Scoring:
             cause=cause,
             example=example(evidence, cause),
         )
-        asked = {"num_texts": plan.num_texts, "level": plan.level, "wanted": plan.wanted, "until_sure": plan.until_sure}
+        asked = {
+            "num_texts": plan.num_texts,
+            "level": plan.level,
+            "wanted": plan.wanted,
+            "until_sure": plan.until_sure,
+        }
         return BlackBox(
             engine.name,
             verdict,
@@ -202,7 +271,9 @@ class _Scoring:
 def rounding_of(control: Evidence) -> tuple[float, float]:
     """How far the control's mean surprise is off its entropy, in nats, and the 95% half-width."""
     surprise = np.array([mark.surprise for mark in control.marks])
-    return float(surprise[:, 0].mean()), 1.96 * float(np.sqrt(surprise[:, 1].mean() / len(surprise)))
+    return float(surprise[:, 0].mean()), 1.96 * float(
+        np.sqrt(surprise[:, 1].mean() / len(surprise))
+    )
 
 
 def likely_cause(evidence: Evidence, findings: Sequence[Finding]) -> str | None:
@@ -227,7 +298,8 @@ def example(evidence: Evidence, cause: str | None) -> str | None:
     text = max(number for number, start in enumerate(evidence.starts) if start <= best[1])
     mark = evidence.marks[best[1]]
     return (
-        f"text {text}, token {best[1] - evidence.starts[text]}: id {mark.token} has probability {mark.probability:.3g} under "
+        f"text {text}, token {best[1] - evidence.starts[text]}: id {mark.token} has "
+        f"probability {mark.probability:.3g} under "
         f"the target, and {best[0]:.2g} times as much under this fault"
     )
 
@@ -235,11 +307,16 @@ def example(evidence: Evidence, cause: str | None) -> str | None:
 def _notes(evidence: Evidence, control: Evidence | None) -> list[str]:
     notes = []
     if control is None:
-        notes.append("no control: what the engine's number format and kernels make of the law counts as its fault here")
+        notes.append(
+            "no control: what the engine's number format and kernels make of the law "
+            "counts as its fault here"
+        )
     if len({mark.token for mark in evidence.marks}) == 1:
         notes.append("all tokens are the same: the engine may take the arg max whatever is asked")
     if evidence.marks and evidence.marks[0].share is None:
         notes.append("no draft is known: a guess of it (--draft) makes most faults easier to see")
     if next(iter(evidence.wealth.by_cause()), None) == FOREIGN and evidence.wealth.highest > NAMED:
-        notes.append("another model, prompt template or tokenizer in the engine looks like this too")
+        notes.append(
+            "another model, prompt template or tokenizer in the engine looks like this too"
+        )
     return notes

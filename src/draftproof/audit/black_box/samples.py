@@ -1,4 +1,5 @@
-"""Texts of an engine: prompts and the ids that came back, kept line by line, so that an audit that is interrupted goes on."""
+"""Texts of an engine: prompts and the ids that came back, kept line by line, so that an audit that
+is interrupted goes on."""
 
 from __future__ import annotations
 
@@ -34,16 +35,20 @@ class Sample:
 
 
 class Folder:
-    """`samples.jsonl` and `control.jsonl`, a line a text, under `audit.json`, which says what was asked."""
+    """`samples.jsonl` and `control.jsonl`, a line a text, under `audit.json`, which says what was
+    asked."""
 
     def __init__(self, path: Path, asked: Mapping[str, Any]) -> None:
-        """UsageError when the folder holds another audit, or cannot be written. Writes nothing yet."""
+        """UsageError when the folder holds another audit, or cannot be written. Writes nothing
+        yet."""
         self.path, self._asked = path, json.loads(json.dumps(asked))
         if path.exists() and not path.is_dir():
             raise UsageError(f"cannot keep samples in {path}: it is a file; name a folder")
         nearest = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
         if not os.access(nearest, os.W_OK):
-            raise UsageError(f"cannot keep samples in {path}: you may not write there; name another folder")
+            raise UsageError(
+                f"cannot keep samples in {path}: you may not write there; name another folder"
+            )
         self._check_same()
 
     def _check_same(self) -> None:
@@ -54,7 +59,8 @@ class Folder:
         for key in sorted({*before, *self._asked}):
             if before.get(key) != self._asked.get(key):
                 raise UsageError(
-                    f"{self.path} holds an audit with {key} {before.get(key)!r}, and this one has {self._asked.get(key)!r}; "
+                    f"{self.path} holds an audit with {key} {before.get(key)!r}, and "
+                    f"this one has {self._asked.get(key)!r}; "
                     "ask the same, or name another folder"
                 )
 
@@ -75,7 +81,11 @@ class Folder:
         header = self.path / "audit.json"
         if not header.exists():
             header.write_text(json.dumps(self._asked, indent=1) + "\n", encoding="utf-8")
-        line = {"number": sample.number, "prompt": list(sample.prompt), "output": list(sample.output)}
+        line = {
+            "number": sample.number,
+            "prompt": list(sample.prompt),
+            "output": list(sample.output),
+        }
         with (self.path / f"{name}.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 
@@ -91,11 +101,18 @@ def _read_json(file: Path) -> dict[str, Any]:
 def _sample(file: Path, number: int, line: bytes) -> Sample:
     try:
         record = json.loads(line)
-        found = Sample(int(record["number"]), tuple(map(int, record["prompt"])), tuple(map(int, record["output"])))
+        found = Sample(
+            int(record["number"]),
+            tuple(map(int, record["prompt"])),
+            tuple(map(int, record["output"])),
+        )
     except (ValueError, LookupError, TypeError) as error:
         raise UsageError(f"{file} line {number + 1} is no sample of an audit: {error}") from error
     if found.number != number:
-        raise UsageError(f"{file} line {number + 1} is text {found.number}; lines are missing or in another order")
+        raise UsageError(
+            f"{file} line {number + 1} is text {found.number}; lines are missing or in "
+            "another order"
+        )
     return found
 
 
@@ -110,8 +127,8 @@ def sampled(
     check: Callable[[Sample], None] = lambda sample: None,
     tell: Callable[[str, int, int], None] = lambda what, done, total: None,
 ) -> Iterator[Sample]:
-    """Texts number 0, 1, ..., the prompts in turn, each with a seed of its own; those in `folder` first. num_texts: None
-    goes on for ever."""
+    """Texts number 0, 1, ..., the prompts in turn, each with a seed of its own; those in `folder`
+    first. num_texts: None goes on for ever."""
     kept = [] if folder is None else folder.read(name)
     yield from kept[:num_texts]
     number = len(kept)

@@ -1,7 +1,8 @@
-"""Engines over small known models, right and wrong, that an audit is tried on: for its power, its level and its self-test.
+"""Engines over small known models, right and wrong, that an audit is tried on: for its power, its
+level and its self-test.
 
-A chain has one law for each context, the last token modulo their number, so that every mark of a token is worked out once.
-"""
+A chain has one law for each context, the last token modulo their number, so that every mark of a
+token is worked out once."""
 
 from __future__ import annotations
 
@@ -40,10 +41,14 @@ class Chain:
         law: Matrix = self.drafts[prefix[-1] % len(self.drafts)]
         return law
 
-    def marks(self, tokens: tuple[int, ...], rng: np.random.Generator, knows_draft: bool = True) -> Iterator[Mark]:
+    def marks(
+        self, tokens: tuple[int, ...], rng: np.random.Generator, knows_draft: bool = True
+    ) -> Iterator[Mark]:
         """Of every token but the first."""
         for place in range(1, len(tokens)):
-            least, most = self._both(tokens[max(place - 2, 0)], tokens[place - 1], tokens[place], knows_draft)
+            least, most = self._both(
+                tokens[max(place - 2, 0)], tokens[place - 1], tokens[place], knows_draft
+            )
             coin = rng.random()
             pairs = zip(least.uniforms, most.uniforms, strict=True)
             yield replace(least, uniforms=tuple(low + coin * (high - low) for low, high in pairs))
@@ -55,7 +60,8 @@ class Chain:
         if key not in self._marks:
             law, draft = self.targets[context], self.drafts[context] if knows_draft else None
             low, high = (
-                mark(law, token, coin, context=context, draft=draft, before=self.targets[before]) for coin in (0.0, 1.0)
+                mark(law, token, coin, context=context, draft=draft, before=self.targets[before])
+                for coin in (0.0, 1.0)
             )
             self._marks[key] = low, high
         return self._marks[key]
@@ -82,9 +88,10 @@ def _softmax(logits: Matrix) -> Matrix:
 
 @dataclass(frozen=True)
 class Engine:
-    """verify: the rule, right or wrong. temper: of what drafts are really drawn from, under the claim that it is the draft
-    law. reuses: drafts of one stream are drawn with the same noise in every round. widens: a second draft stands beside
-    the first. shares: drafter and target draw with shared noise, as `gumbel` wants it."""
+    """verify: the rule, right or wrong. temper: of what drafts are really drawn from, under the
+    claim that it is the draft law. reuses: drafts of one stream are drawn with the same noise in
+    every round. widens: a second draft stands beside the first. shares: drafter and target draw
+    with shared noise, as `gumbel` wants it."""
 
     verify: Verify
     temper: float = 1.0
@@ -105,19 +112,26 @@ class Engine:
             out += [*(draft.tokens[node] for node in verdict.path), verdict.token]
         return tuple(out[: num_tokens + 1])
 
-    def _draft(self, chain: Chain, prefix: tuple[int, ...], chance: GeneratorChance, noise: Matrix | None) -> Draft:
+    def _draft(
+        self, chain: Chain, prefix: tuple[int, ...], chance: GeneratorChance, noise: Matrix | None
+    ) -> Draft:
         tokens: tuple[int, ...] = ()
         laws: dict[int, Array] = {}
         for node in range(LENGTH):
             laws[node - 1] = chain.draft(prefix + tokens)
-            drawn_from = laws[node - 1] if self.temper == 1.0 else tempered(laws[node - 1], self.temper)
+            drawn_from = (
+                laws[node - 1] if self.temper == 1.0 else tempered(laws[node - 1], self.temper)
+            )
             if noise is None:
                 tokens += (int(chance.draw_draft(drawn_from, node, node)),)
             else:
                 tokens += (int(np.argmin(noise[node] / drawn_from)),)
         parents: tuple[int, ...] = tuple(range(-1, LENGTH - 1))
         if self.widens:
-            tokens, parents = (*tokens, int(chance.draw(laws[-1], Purpose.DRAFT, LENGTH))), (*parents, -1)
+            tokens, parents = (
+                (*tokens, int(chance.draw(laws[-1], Purpose.DRAFT, LENGTH))),
+                (*parents, -1),
+            )
         return Draft(tokens, parents, laws, "iid")
 
 

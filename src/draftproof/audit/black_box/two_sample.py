@@ -1,9 +1,10 @@
-"""Texts of one engine against texts of another, prompt by prompt, without any model: is it the same law?
+"""Texts of one engine against texts of another, prompt by prompt, without any model: is it the same
+law?
 
-Maximum mean discrepancy with a kernel on strings, its p-value by permutation within prompts: exact at any sample size. The
-Hamming kernel counts the places at which two texts agree, as in published work on model equality (Gao et al. 2410.20247);
-the prefix kernel counts the tokens before they first differ, so that what follows another beginning adds no noise.
-"""
+Maximum mean discrepancy with a kernel on strings, its p-value by permutation within prompts: exact
+at any sample size. The Hamming kernel counts the places at which two texts agree, as in published
+work on model equality (Gao et al. 2410.20247); the prefix kernel counts the tokens before they
+first differ, so that what follows another beginning adds no noise."""
 
 from __future__ import annotations
 
@@ -23,12 +24,18 @@ BLOCK = 500
 """Permutations at a time."""
 
 
-def two_sample_findings(ours: Iterable[Sample], theirs: Iterable[Sample], level: float, *, seed: int = 0) -> list[Finding]:
-    """Both kernels. effect: squared discrepancy in tokens, 0 on average for equal laws; interval: of its values under equal
-    laws, 95% of them. UsageError without a prompt that has two texts on each side."""
+def two_sample_findings(
+    ours: Iterable[Sample], theirs: Iterable[Sample], level: float, *, seed: int = 0
+) -> list[Finding]:
+    """Both kernels. effect: squared discrepancy in tokens, 0 on average for equal laws; interval:
+    of its values under equal laws, 95% of them. UsageError without a prompt that has two texts on
+    each side."""
     pairs = _by_prompt(ours, theirs)
     if not pairs:
-        raise UsageError("no prompt has two texts of both engines: send the same prompts to both, each at least twice")
+        raise UsageError(
+            "no prompt has two texts of both engines: send the same prompts to both, "
+            "each at least twice"
+        )
     permutations = int(np.ceil(10 / level))
     found = []
     for name, kernel in (("Hamming kernel", hamming), ("prefix kernel", common_prefix)):
@@ -41,7 +48,11 @@ def two_sample_findings(ours: Iterable[Sample], theirs: Iterable[Sample], level:
             n += len(first) + len(second)
         p_value = (1 + int((permuted >= drawn - 1e-12).sum())) / (1 + permutations)
         low, high = (float(np.quantile(permuted, share)) for share in (0.025, 0.975))
-        found.append(Finding(f"two samples, {name}", drawn, p_value, None, drawn / len(pairs), (low, high), n))
+        found.append(
+            Finding(
+                f"two samples, {name}", drawn, p_value, None, drawn / len(pairs), (low, high), n
+            )
+        )
     return found
 
 
@@ -55,7 +66,9 @@ def common_prefix(texts: NDArray[np.int64]) -> Matrix:
     return np.stack([np.cumprod(texts == row, axis=1).sum(axis=1) for row in texts]).astype(float)
 
 
-def _by_prompt(ours: Iterable[Sample], theirs: Iterable[Sample]) -> list[tuple[list[Ids], list[Ids]]]:
+def _by_prompt(
+    ours: Iterable[Sample], theirs: Iterable[Sample]
+) -> list[tuple[list[Ids], list[Ids]]]:
     sides: dict[Ids, tuple[list[Ids], list[Ids]]] = defaultdict(lambda: ([], []))
     for side, samples in enumerate((ours, theirs)):
         for sample in samples:
@@ -84,7 +97,9 @@ def _discrepancy(gram: Matrix, labels: NDArray[np.bool_]) -> NDArray[np.float64]
     return found
 
 
-def _permuted(gram: Matrix, first: int, permutations: int, rng: np.random.Generator) -> NDArray[np.float64]:
+def _permuted(
+    gram: Matrix, first: int, permutations: int, rng: np.random.Generator
+) -> NDArray[np.float64]:
     base = _labels(first, len(gram) - first)
     parts = []
     for begin in range(0, permutations, BLOCK):

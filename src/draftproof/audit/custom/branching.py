@@ -1,7 +1,8 @@
 """A generator with the methods of `numpy.random.Generator` that follows one outcome at a time.
 
-`branches(run)` runs a function once for every way its chance can go: choices are followed by their index, uniform numbers by
-the comparisons they enter (`uniform.py`), and what was not taken is taken later.
+`branches(run)` runs a function once for every way its chance can go: choices are followed by their
+index, uniform numbers by the comparisons they enter (`uniform.py`), and what was not taken is taken
+later.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from draftproof.errors import UsageError
 
 Result = TypeVar("Result")
 ELSEWHERE = (
-    "the function does not repeat itself when its chance does: all randomness must come from the rng it is given, "
+    "the function does not repeat itself when its chance does: all randomness must come "
+    "from the rng it is given, "
     "and nothing may be kept between calls"
 )
 LEAST = 2.0**-52
-"""Intervals no longer than this are no outcomes: two values of a real generator, or what rounding left of a law's sum."""
+"""Intervals no longer than this are no outcomes: two values of a real generator, or what rounding
+left of a law's sum."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,8 @@ class Branch:
 
 @dataclass
 class BranchingGenerator:
-    """Follows `script` (indices of outcomes), then the first possible outcome at every further choice, noting the others."""
+    """Follows `script` (indices of outcomes), then the first possible outcome at every further
+    choice, noting the others."""
 
     script: tuple[int, ...] = ()
     taken: list[int] = field(default_factory=list)
@@ -50,7 +54,9 @@ class BranchingGenerator:
     def uniform(self, low: float = 0.0, high: float = 1.0, size: Any = None) -> Any:
         return self._shaped(size, lambda: self._uniform() * (high - low) + low)
 
-    def choice(self, a: Any, size: Any = None, replace: bool = True, p: Any = None, **ignored: Any) -> Any:
+    def choice(
+        self, a: Any, size: Any = None, replace: bool = True, p: Any = None, **ignored: Any
+    ) -> Any:
         """As NumPy's: an index below `a` or an entry of it, by the law `p` or evenly."""
         items = np.arange(a) if np.ndim(a) == 0 else np.asarray(a)
         weights = np.full(len(items), 1.0 / len(items)) if p is None else np.array(p, dtype=float)
@@ -65,7 +71,14 @@ class BranchingGenerator:
 
         return self._shaped(size, one, items.dtype)
 
-    def integers(self, low: int, high: int | None = None, size: Any = None, endpoint: bool = False, **ignored: Any) -> Any:
+    def integers(
+        self,
+        low: int,
+        high: int | None = None,
+        size: Any = None,
+        endpoint: bool = False,
+        **ignored: Any,
+    ) -> Any:
         first, last = (0, low) if high is None else (low, high)
         values = np.arange(first, last + endpoint)
         return self.choice(values, size)
@@ -78,7 +91,11 @@ class BranchingGenerator:
         return np.bincount(drawn, minlength=len(pvals))
 
     def binomial(self, n: int, p: float, size: Any = None) -> Any:
-        return self._shaped(size, lambda: sum(self._choose("binomial", np.array([1.0 - p, p])) for _ in range(n)), int)
+        return self._shaped(
+            size,
+            lambda: sum(self._choose("binomial", np.array([1.0 - p, p])) for _ in range(n)),
+            int,
+        )
 
     def permutation(self, x: Any) -> Any:
         items = np.arange(x) if np.ndim(x) == 0 else np.asarray(x)
@@ -108,7 +125,9 @@ class BranchingGenerator:
         if not (np.all(weights >= 0) and 0 < total < np.inf):
             raise ValueError(f"rng.{name} was given weights {weights.tolist()}, which are no law")
         shares = tuple((weights / total).tolist())
-        return self._follow(shares, lambda index: f"{name}({[round(share, 6) for share in shares]}) gives {index}")
+        return self._follow(
+            shares, lambda index: f"{name}({[round(share, 6) for share in shares]}) gives {index}"
+        )
 
     def _follow(self, shares: Sequence[float], say: Callable[[int], str]) -> int:
         """Take the scripted outcome, or the first possible one."""
@@ -117,7 +136,9 @@ class BranchingGenerator:
         index = self.script[turn] if turn < len(self.script) else possible[0]
         if index not in possible:
             raise UsageError(ELSEWHERE)
-        self.others.append(tuple(other for other in possible if other > index) if turn >= len(self.script) else ())
+        self.others.append(
+            tuple(other for other in possible if other > index) if turn >= len(self.script) else ()
+        )
         self.path.append(Branch(say(index), shares[index]))
         self.probability *= shares[index]
         self.taken.append(index)
@@ -133,8 +154,11 @@ class BranchingGenerator:
         return array
 
 
-def branches(run: Callable[[BranchingGenerator], Result]) -> Iterator[tuple[float, Result, tuple[Branch, ...]]]:
-    """(probability, result, choices) of every way `run` can go. UsageError when it does not repeat itself."""
+def branches(
+    run: Callable[[BranchingGenerator], Result],
+) -> Iterator[tuple[float, Result, tuple[Branch, ...]]]:
+    """(probability, result, choices) of every way `run` can go. UsageError when it does not repeat
+    itself."""
     pending: list[tuple[int, ...]] = [()]
     while pending:
         script = pending.pop()

@@ -1,7 +1,8 @@
 """A rule or a drafter of anybody's in draftproof's own decode loop, enumerated.
 
-A rule meets every kind of draft it declares: chains through the whole loop, trees for one round, which by induction stands for
-all. A drafter meets every rule that verifies what it declares, through the whole loop.
+A rule meets every kind of draft it declares: chains through the whole loop, trees for one round,
+which by induction stands for all. A drafter meets every rule that verifies what it declares,
+through the whole loop.
 """
 
 from __future__ import annotations
@@ -12,7 +13,18 @@ from dataclasses import dataclass, replace
 from draftproof.audit.custom.branching import ELSEWHERE, Branch
 from draftproof.audit.custom.wrong import FirstWrong, Text, first_wrong
 from draftproof.audit.drafting import Kind
-from draftproof.audit.exact import PROMPT, Case, Harness, Walk, begun, ends_of, harness, laws_of, target_law, total_variation
+from draftproof.audit.exact import (
+    PROMPT,
+    Case,
+    Harness,
+    Walk,
+    begun,
+    ends_of,
+    harness,
+    laws_of,
+    target_law,
+    total_variation,
+)
 from draftproof.audit.remembered import RememberedLaws
 from draftproof.audit.table import LENGTHS, PAIRS, PARAMETERS, TREE_PAIRS, tree_case
 from draftproof.audit.toys import pairs
@@ -32,7 +44,8 @@ TREES_SHOWN = ("[2]", "[2,1]", "[3]+1")
 
 @dataclass(frozen=True)
 class Found:
-    """Of one cell. tokens_per_round: of the first round. key_repeated: two draws of one path asked for one key of chance."""
+    """Of one cell. tokens_per_round: of the first round. key_repeated: two draws of one path asked
+    for one key of chance."""
 
     case: Case
     tv: float
@@ -61,12 +74,26 @@ class LoopWalk(Walk):
 def cells_of_rule(rule: Rule) -> list[tuple[Case, Harness]]:
     """A rule's cells."""
     name = rule.name
-    chains = [draft for selection, draft in (("iid", "sampled"), ("fixed", "greedy")) if selection in rule.selections]
+    chains = [
+        draft
+        for selection, draft in (("iid", "sampled"), ("fixed", "greedy"))
+        if selection in rule.selections
+    ]
     plain = PARAMETERS["plain"]
-    cases = [Case(name, draft, pair, "plain", plain, k) for draft in chains for pair in PAIRS for k in LENGTHS]
+    cases = [
+        Case(name, draft, pair, "plain", plain, k)
+        for draft in chains
+        for pair in PAIRS
+        for k in LENGTHS
+    ]
     if rule.trees:
         kinds = [(name, selection) for selection in sorted(rule.selections)]
-        cases += [tree_case(kind, "plain", shape, pair) for kind in kinds for shape in TREES_SHOWN for pair in _toys(shape)]
+        cases += [
+            tree_case(kind, "plain", shape, pair)
+            for kind in kinds
+            for shape in TREES_SHOWN
+            for pair in _toys(shape)
+        ]
     return [(case, harness(case, rule=rule)) for case in cases]
 
 
@@ -76,14 +103,23 @@ def _toys(shape: str) -> tuple[str, ...]:
 
 def cells_of_drafter(drafter: Drafter) -> list[tuple[Case, Harness]]:
     """A drafter's cells."""
-    rules = [rule for rule in LOSSLESS.values() if drafter.selections <= rule.selections and rule.trees >= drafter.trees]
+    rules = [
+        rule
+        for rule in LOSSLESS.values()
+        if drafter.selections <= rule.selections and rule.trees >= drafter.trees
+    ]
     if not rules:
-        raise UsageError(f"no rule verifies {', '.join(sorted(drafter.selections))} drafts together; see docs/rules.md")
+        raise UsageError(
+            f"no rule verifies {', '.join(sorted(drafter.selections))} drafts together; "
+            "see docs/rules.md"
+        )
     cells = []
     for rule in rules:
         for pair in PAIRS if rule is rules[0] else PAIRS[:1]:
             for k in LENGTHS[:2]:
-                case = Case(rule.name, drafter.name, pair, "plain", PARAMETERS["plain"], k, horizon=3)
+                case = Case(
+                    rule.name, drafter.name, pair, "plain", PARAMETERS["plain"], k, horizon=3
+                )
                 cells.append((case, _harness_of_drafter(case, drafter)))
     return cells
 
@@ -98,7 +134,8 @@ def _harness_of_drafter(case: Case, drafter: Drafter) -> Harness:
 
 
 def examine(case: Case, made: Harness) -> Found:
-    """The law of one cell, and where it first goes wrong. Whatever the subject raises becomes a UsageError."""
+    """The law of one cell, and where it first goes wrong. Whatever the subject raises becomes a
+    UsageError."""
     try:
         return _examined(case, made)
     except KeyRepeatedError:
@@ -107,7 +144,8 @@ def examine(case: Case, made: Harness) -> Found:
         raise
     except Exception as error:
         raise UsageError(
-            f"it raised {type(error).__name__} on {case.draft!r} drafts of models {case.pair!r}: {error}"
+            f"it raised {type(error).__name__} on {case.draft!r} drafts of models "
+            f"{case.pair!r}: {error}"
         ) from error
 
 
@@ -127,6 +165,13 @@ def _in_words(choice: Choice) -> Branch:
     if choice.purpose is Purpose.ACCEPT:
         said = f"draft {choice.node} is {'accepted' if choice.outcome == 0 else 'rejected'}"
     else:
-        what = {Purpose.DRAFT: "draft", Purpose.REPLACEMENT: "replacement or bonus", Purpose.TARGET: "the target's own draw"}
-        said = f"{what.get(choice.purpose, choice.purpose.name.lower())} {choice.node}: token {choice.outcome}"
+        what = {
+            Purpose.DRAFT: "draft",
+            Purpose.REPLACEMENT: "replacement or bonus",
+            Purpose.TARGET: "the target's own draw",
+        }
+        said = (
+            f"{what.get(choice.purpose, choice.purpose.name.lower())} {choice.node}: token "
+            f"{choice.outcome}"
+        )
     return Branch(said, choice.probability)

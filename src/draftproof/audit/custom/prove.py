@@ -1,4 +1,5 @@
-"""The proof of one subject: every cell of it, the worst of them, and the first context that goes wrong."""
+"""The proof of one subject: every cell of it, the worst of them, and the first context that goes
+wrong."""
 
 from __future__ import annotations
 
@@ -20,12 +21,14 @@ from draftproof.errors import UsageError
 Tell = Callable[[str, int, int], None]
 TWO_TOKENS = "two tokens"
 LONGEST_ON = "full_history"
-"""Three tokens are drafted on these models too: that is where faults of a block show. On the others two do."""
+"""Three tokens are drafted on these models too: that is where faults of a block show. On the others
+two do."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """models, draft, rule: what was enumerated. k: the most tokens drafted. tokens_per_round: the first round's, on average."""
+    """models, draft, rule: what was enumerated. k: the most tokens drafted. tokens_per_round: the
+    first round's, on average."""
 
     models: str
     k: int
@@ -58,9 +61,14 @@ class Proven:
 
     @property
     def shortest(self) -> Cell | None:
-        """The cell whose first wrong context is the easiest to follow: the fewest drafts, then the fewest tokens."""
+        """The cell whose first wrong context is the easiest to follow: the fewest drafts, then the
+        fewest tokens."""
         wrong = [cell for cell in self.cells if cell.wrong is not None]
-        return min(wrong, key=lambda cell: (cell.k, len(cell.wrong.emitted) if cell.wrong else 0), default=None)
+        return min(
+            wrong,
+            key=lambda cell: (cell.k, len(cell.wrong.emitted) if cell.wrong else 0),
+            default=None,
+        )
 
     def document(self) -> dict[str, Any]:
         """Ready for JSON, with the keys of docs/json_documents.md."""
@@ -71,16 +79,25 @@ class Proven:
             "kind": self.subject.kind,
             "max_tv": self.worst.tv,
             "cases": len(self.cells),
-            "cells": [{key: value for key, value in asdict(one).items() if key != "wrong"} for one in self.cells],
+            "cells": [
+                {key: value for key, value in asdict(one).items() if key != "wrong"}
+                for one in self.cells
+            ],
             "first_wrong": None if cell is None else _wrong(cell),
         }
 
 
 def audit_subject(value: Any, name: str | None = None) -> Proven:
-    """Prove a rule, a drafter or a step function by enumeration; a string names one, as "mypackage.mymodule:my_step".
+    """Prove a rule, a drafter or a step function by enumeration; a string names one, as
+    "mypackage.mymodule:my_step".
 
-    name: what the report calls it. UsageError for anything else, and for chance that cannot be followed."""
-    subject = subject_named(value) if isinstance(value, str) else recognised(name or _called(value), value)
+    name: what the report calls it. UsageError for anything else, and for chance that cannot be
+    followed."""
+    subject = (
+        subject_named(value)
+        if isinstance(value, str)
+        else recognised(name or _called(value), value)
+    )
     return prove_subject(subject)
 
 
@@ -89,7 +106,8 @@ def _called(value: Any) -> str:
 
 
 def prove_subject(subject: Subject, tell: Tell = lambda what, done, total: None) -> Proven:
-    """Enumerate every cell of a subject. UsageError where it cannot be followed, unless it was found wrong before."""
+    """Enumerate every cell of a subject. UsageError where it cannot be followed, unless it was
+    found wrong before."""
     makers = {"rule": _of_rule, "drafter": _of_drafter, "step": _of_step}[subject.kind](subject)
     cells = []
     for done, make in enumerate(makers):
@@ -129,7 +147,11 @@ def _of_loop(case: Any, made: Any) -> Cell:
 def _of_step(subject: Subject) -> list[Callable[[], Cell]]:
     return [
         lambda name=name, k=k: _step_cell(subject.value, name, k)  # type: ignore[misc]
-        for name, lengths in {TWO_TOKENS: LENGTHS, **dict.fromkeys(PAIRS, LENGTHS[:2]), LONGEST_ON: LENGTHS}.items()
+        for name, lengths in {
+            TWO_TOKENS: LENGTHS,
+            **dict.fromkeys(PAIRS, LENGTHS[:2]),
+            LONGEST_ON: LENGTHS,
+        }.items()
         for k in lengths
     ]
 
@@ -146,15 +168,19 @@ def _laws(name: str) -> tuple[Any, Any]:
     """The target's and the drafter's law as functions of a prefix."""
     if name != TWO_TOKENS:
         return pairs()[name].target.law, pairs()[name].draft.law
-    return lambda prefix: np.array([0.7, 0.3] if sum(prefix) % 2 else [0.2, 0.8]), lambda prefix: np.array(
-        [0.5, 0.5] if len(prefix) % 2 else [0.9, 0.1]
-    )
+    return lambda prefix: np.array(
+        [0.7, 0.3] if sum(prefix) % 2 else [0.2, 0.8]
+    ), lambda prefix: np.array([0.5, 0.5] if len(prefix) % 2 else [0.9, 0.1])
 
 
 def _wrong(cell: Cell) -> dict[str, Any]:
     assert cell.wrong is not None
     found = cell.wrong
-    named = {key: value for key, value in (("draft", cell.draft), ("rule", cell.rule)) if value is not None}
+    named = {
+        key: value
+        for key, value in (("draft", cell.draft), ("rule", cell.rule))
+        if value is not None
+    }
     return {
         "models": cell.models,
         "k": cell.k,

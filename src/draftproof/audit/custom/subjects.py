@@ -18,7 +18,8 @@ from draftproof.audit.drafting import PlannedDrafter
 from draftproof.errors import UsageError
 
 KINDS = (
-    "a rule (with verify), a drafter (with open), a step function (p, q, prefix, k, rng), or a function (prefix) that drafts"
+    "a rule (with verify), a drafter (with open), a step function (p, q, prefix, k, "
+    "rng), or a function (prefix) that drafts"
 )
 RULE_MEMBERS = ("name", "lossless", "trees", "coupled", "text_follows_seed", "selections")
 DRAFTER_MEMBERS = ("name", "selections", "trees", "wants", "memories")
@@ -34,10 +35,13 @@ class Subject:
 
 
 def subject_named(name: str) -> Subject:
-    """The object at `module:name` or `file.py:name`; of a class, an object. UsageError for what cannot be audited."""
+    """The object at `module:name` or `file.py:name`; of a class, an object. UsageError for what
+    cannot be audited."""
     place, colon, attribute = name.rpartition(":")
     if not colon or not place or not attribute:
-        raise UsageError(f"{name!r} is no module:name, as mypackage.mymodule:my_step or my_file.py:my_step")
+        raise UsageError(
+            f"{name!r} is no module:name, as mypackage.mymodule:my_step or my_file.py:my_step"
+        )
     value: Any = _module(place)
     for part in attribute.split("."):
         if not hasattr(value, part):
@@ -52,7 +56,9 @@ def recognised(name: str, value: Any) -> Subject:
         try:
             value = value()
         except TypeError as error:
-            raise UsageError(f"{name} is a class that cannot be made without arguments: {error}") from error
+            raise UsageError(
+                f"{name} is a class that cannot be made without arguments: {error}"
+            ) from error
     if hasattr(value, "verify"):
         return Subject(name, "rule", _complete(name, "rule", value, RULE_MEMBERS))
     if hasattr(value, "open") and hasattr(value, "selections"):
@@ -60,7 +66,9 @@ def recognised(name: str, value: Any) -> Subject:
     if callable(value) and _takes(value, 5):
         return Subject(name, "step", value)
     if callable(value) and _takes(value, 1):
-        drafter = PlannedDrafter(name.rpartition(":")[2], lambda context, path: _proposed(value((*context, *path))))
+        drafter = PlannedDrafter(
+            name.rpartition(":")[2], lambda context, path: _proposed(value((*context, *path)))
+        )
         return Subject(name, "drafter", drafter)
     raise UsageError(f"{name} is {_described(value)}; what can be audited is {KINDS}")
 
@@ -93,7 +101,9 @@ def _of_file(file: Path) -> ModuleType:
 def _complete(name: str, kind: str, value: Any, members: tuple[str, ...]) -> Any:
     missing = [member for member in members if not hasattr(value, member)]
     if missing:
-        raise UsageError(f"{name} is no whole {kind}: it lacks {', '.join(missing)} (docs/add_a_{kind}.md)")
+        raise UsageError(
+            f"{name} is no whole {kind}: it lacks {', '.join(missing)} (docs/add_a_{kind}.md)"
+        )
     return value
 
 

@@ -1,9 +1,11 @@
-"""A uniform number of which only what was asked is decided: each comparison with a number cuts its interval in two.
+"""A uniform number of which only what was asked is decided: each comparison with a number cuts its
+interval in two.
 
-What is known of the number is an interval of [0, 1). `u < 0.3` splits it at 0.3, and the two parts are two outcomes with their
-lengths as probabilities. Sums, products and logarithms of the number with plain numbers are followed by turning the threshold
-back into one of the number itself, so any function that in the end only compares is enumerated exactly. What needs the number
-itself is refused.
+What is known of the number is an interval of [0, 1). `u < 0.3` splits it at 0.3, and the two parts
+are two outcomes with their lengths as probabilities. Sums, products and logarithms of the number
+with plain numbers are followed by turning the threshold back into one of the number itself, so any
+function that in the end only compares is enumerated exactly. What needs the number itself is
+refused.
 """
 
 from __future__ import annotations
@@ -19,14 +21,16 @@ from draftproof.errors import UsageError
 
 
 class Source(Protocol):
-    """Who decides: whether uniform number `which` is below `threshold`; `said` is the comparison in words."""
+    """Who decides: whether uniform number `which` is below `threshold`; `said` is the comparison in
+    words."""
 
     def below(self, which: int, threshold: float, said: str) -> bool: ...
 
 
 class BranchingUniform:
-    """A monotone expression of one uniform number. back: from a value of the expression to that of the number; rising: whether
-    the expression grows with the number; said: the expression in words."""
+    """A monotone expression of one uniform number. back: from a value of the expression to that of
+    the number; rising: whether the expression grows with the number; said: the expression in
+    words."""
 
     __slots__ = ("_source", "_which", "_back", "_rising", "_said")
     __hash__ = None  # type: ignore[assignment]
@@ -39,12 +43,15 @@ class BranchingUniform:
         rising: bool = True,
         said: str = "random()",
     ) -> None:
-        self._source, self._which, self._back, self._rising, self._said = source, which, back, rising, said
+        self._source, self._which, self._back, self._rising = source, which, back, rising
+        self._said = said
 
     def __lt__(self, other: Any) -> bool:
         bound = self._number(other)
         threshold = self._back(bound)
-        below = self._source.below(self._which, threshold, f"{self._said} {'<' if self._rising else '>='} {bound:.6g}")
+        below = self._source.below(
+            self._which, threshold, f"{self._said} {'<' if self._rising else '>='} {bound:.6g}"
+        )
         return below if self._rising else not below
 
     def __ge__(self, other: Any) -> bool:
@@ -105,14 +112,22 @@ class BranchingUniform:
         except TypeError as error:
             raise cannot_follow(f"hands a uniform number to numpy.{ufunc.__name__}") from error
 
-    def __array_function__(self, function: Any, types: Any, args: Sequence[Any], options: Any) -> Any:
+    def __array_function__(
+        self, function: Any, types: Any, args: Sequence[Any], options: Any
+    ) -> Any:
         if function is np.searchsorted and args[1] is self:
             return next((index for index, edge in enumerate(args[0]) if self < edge), len(args[0]))
         refuse(f"hands a uniform number to numpy.{function.__name__}")
 
     def _map(self, back: Callable[[float], float], rising: bool, said: str) -> BranchingUniform:
         before = self._back
-        return BranchingUniform(self._source, self._which, lambda value: before(back(value)), self._rising == rising, said)
+        return BranchingUniform(
+            self._source,
+            self._which,
+            lambda value: before(back(value)),
+            self._rising == rising,
+            said,
+        )
 
     @staticmethod
     def _number(other: Any) -> float:
@@ -126,7 +141,9 @@ class BranchingUniform:
 def as_objects(value: Any) -> Any:
     """A value as an array of Python objects, on which NumPy falls back to Python's operators."""
     if not isinstance(value, BranchingUniform):
-        return np.asarray(value).astype(object)  # Python's own floats, whose operators know nothing of NumPy
+        return np.asarray(value).astype(
+            object
+        )  # Python's own floats, whose operators know nothing of NumPy
     array = np.empty((), dtype=object)
     array[()] = value
     return array

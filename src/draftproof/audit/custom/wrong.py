@@ -12,7 +12,8 @@ from draftproof.audit.exact import TOLERANCE, Law
 
 Text = tuple[int, ...]
 Expand = Callable[[Any], Iterable[tuple[float, Any, tuple[Branch, ...]]]]
-"""A state of a loop -> every outcome of its next round: (probability, the state after it, the choices of chance)."""
+"""A state of a loop -> every outcome of its next round: (probability, the state after it, the
+choices of chance)."""
 
 
 MOST_WAYS = 6
@@ -29,8 +30,9 @@ class Way:
 
 @dataclass(frozen=True)
 class FirstWrong:
-    """emitted: the tokens after the prompt. target_law, loop_law: token -> probability of coming next; None: the text ends.
-    token: what the loop gives too often. ways: those by which chance leads there, the likeliest first."""
+    """emitted: the tokens after the prompt. target_law, loop_law: token -> probability of coming
+    next; None: the text ends. token: what the loop gives too often. ways: those by which chance
+    leads there, the likeliest first."""
 
     emitted: Text
     target_law: dict[int | None, float]
@@ -39,15 +41,20 @@ class FirstWrong:
     ways: tuple[Way, ...]
 
 
-def first_wrong(law: Law, reference: Law, start: Any, expand: Expand, text_of: Callable[[Any], Text]) -> FirstWrong | None:
-    """Where `law` first leaves `reference`: after the fewest tokens, there where most probability is displaced.
+def first_wrong(
+    law: Law, reference: Law, start: Any, expand: Expand, text_of: Callable[[Any], Text]
+) -> FirstWrong | None:
+    """Where `law` first leaves `reference`: after the fewest tokens, there where most probability
+    is displaced.
 
     start: the loop's state before its first round; text_of: what a state has emitted."""
     ours, theirs = conditionals(law), conditionals(reference)
     displaced: list[tuple[int, float, Text]] = []
     for text in {*ours, *theirs}:
         mass, wanted = ours.get(text, {}), theirs.get(text, {})
-        moved = sum(abs(mass.get(token, 0.0) - wanted.get(token, 0.0)) for token in {*mass, *wanted})
+        moved = sum(
+            abs(mass.get(token, 0.0) - wanted.get(token, 0.0)) for token in {*mass, *wanted}
+        )
         if moved > TOLERANCE:
             displaced.append((len(text), -moved, text))
     for _, _, text in sorted(displaced):
@@ -62,7 +69,8 @@ def first_wrong(law: Law, reference: Law, start: Any, expand: Expand, text_of: C
 
 
 def conditionals(law: Law) -> dict[Text, dict[int | None, float]]:
-    """Beginning of a text -> mass of what comes next; None where the text ends there before the horizon."""
+    """Beginning of a text -> mass of what comes next; None where the text ends there before the
+    horizon."""
     longest = max(map(len, law), default=0)
     found: dict[Text, dict[int | None, float]] = defaultdict(lambda: defaultdict(float))
     for text, mass in law.items():
@@ -79,8 +87,11 @@ def _shares(masses: dict[int | None, float]) -> dict[int | None, float]:
     return {token: masses[token] / total for token in order if total > 0}
 
 
-def ways_to(start: Any, expand: Expand, text_of: Callable[[Any], Text], wanted: Text) -> tuple[Way, ...]:
-    """The likeliest ways of chance from `start` to a text that begins with `wanted`, the likeliest first."""
+def ways_to(
+    start: Any, expand: Expand, text_of: Callable[[Any], Text], wanted: Text
+) -> tuple[Way, ...]:
+    """The likeliest ways of chance from `start` to a text that begins with `wanted`, the likeliest
+    first."""
     known: dict[Text, tuple[Way, ...]] = {}
 
     def ways(state: Any) -> tuple[Way, ...]:
@@ -94,7 +105,10 @@ def ways_to(start: Any, expand: Expand, text_of: Callable[[Any], Text], wanted: 
                 reached = text_of(after)
                 together = min(len(reached), len(wanted))
                 if len(reached) > len(text) and reached[:together] == wanted[:together]:
-                    found += [Way(probability * rest.probability, (*choices, *rest.choices)) for rest in ways(after)]
+                    found += [
+                        Way(probability * rest.probability, (*choices, *rest.choices))
+                        for rest in ways(after)
+                    ]
             known[text] = tuple(sorted(found, key=lambda one: -one.probability)[:MOST_WAYS])
         return known[text]
 

@@ -1,7 +1,7 @@
 """draftproof's own decoder, its rounds recorded.
 
-What is recorded is what the rule was handed, the draft with its laws, and what the round made of it, as `on_round` tells.
-"""
+What is recorded is what the rule was handed, the draft with its laws, and what the round made of
+it, as `on_round` tells."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from draftproof.errors import UsageError
 
 
 class RecordingRule(Rule):
-    """A rule that keeps the draft and the verdict of its latest round. alter: what is done to a draft before it is verified,
-    for planted faults."""
+    """A rule that keeps the draft and the verdict of its latest round. alter: what is done to a
+    draft before it is verified, for planted faults."""
 
     def __init__(self, rule: Rule, alter: Callable[[Draft], Draft] = lambda draft: draft) -> None:
         self._rule, self._alter = rule, alter
         self.name, self.lossless, self.selections = rule.name, rule.lossless, rule.selections
-        self.trees, self.coupled, self.text_follows_seed = rule.trees, rule.coupled, rule.text_follows_seed
+        self.trees, self.coupled = rule.trees, rule.coupled
+        self.text_follows_seed = rule.text_follows_seed
         self.latest: tuple[Draft, Verdict] | None = None
 
     def verify(self, draft: Draft, target_laws: TargetLaws, chance: Chance) -> Verdict:
@@ -36,14 +37,20 @@ class RecordingRule(Rule):
 
 
 class OurEngine:
-    """A decoder of ours under audit. rule: what its rounds are held against; None: the decoder's own."""
+    """A decoder of ours under audit. rule: what its rounds are held against; None: the decoder's
+    own."""
 
     def __init__(self, decoder: SpeculativeDecoder, rule: Rule | None = None) -> None:
         if decoder.drafter is None:
-            raise UsageError("this decoder drafts nothing (method 'none'), so it has no rounds to look into")
+            raise UsageError(
+                "this decoder drafts nothing (method 'none'), so it has no rounds to look into"
+            )
         self.rule = rule or decoder.rule
         if not self.rule.lossless:
-            raise UsageError(f"rule {self.rule.name!r} changes the target's law by design: there is nothing to audit")
+            raise UsageError(
+                f"rule {self.rule.name!r} changes the target's law by design: there is "
+                "nothing to audit"
+            )
         self.name = f"draftproof {__version__}, {decoder.drafter.name} with {self.rule.name}"
         self._recording = RecordingRule(decoder.rule)
         self._decoder = decoder.with_rule(self._recording)
@@ -62,7 +69,9 @@ class OurEngine:
             self.heard(seen)
             found.append(seen)
 
-        for _ in self._decoder.stream(list(prompt), replace(params, ignore_eos=True), on_round=heard):
+        for _ in self._decoder.stream(
+            list(prompt), replace(params, ignore_eos=True), on_round=heard
+        ):
             yield from found
             found.clear()
         yield from found

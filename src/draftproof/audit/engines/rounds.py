@@ -15,9 +15,10 @@ from draftproof.core.rules.protocol import Rule
 class RecordedRound:
     """One round of an engine under audit.
 
-    prompt: its token ids. context: prompt and emitted tokens when the round began, the pending token last. draft: what was
-    proposed, with the laws the engine claims its drafts come from (`Draft.laws`; none for drafts it calls constants). path: the
-    accepted nodes of the draft, from the root down. tokens: what the round emitted. cut: the text ended before the round's last
+    prompt: its token ids. context: prompt and emitted tokens when the round began, the pending
+    token last. draft: what was proposed, with the laws the engine claims its drafts come from
+    (`Draft.laws`; none for drafts it calls constants). path: the accepted nodes of the draft, from
+    the root down. tokens: what the round emitted. cut: the text ended before the round's last
     token, so that more may have been accepted than was emitted.
 
     The target's laws are no part of it: whoever audits computes them anew."""
@@ -56,15 +57,20 @@ class RecordedRound:
         """What contradicts itself in the record; None when nothing does."""
         accepted = tuple(self.draft.tokens[node] for node in self.path)
         if self.tokens[: len(accepted)] != accepted[: len(self.tokens)]:
-            return f"the accepted drafts are {list(accepted)}, but the round emitted {list(self.tokens)}"
+            return (
+                f"the accepted drafts are {list(accepted)}, but the round emitted "
+                f"{list(self.tokens)}"
+            )
         return None
 
 
 class RoundEngine(Protocol):
-    """An engine whose rounds can be recorded. name: with its version, for the report. rule: the rule it claims to verify by."""
+    """An engine whose rounds can be recorded. name: with its version, for the report. rule: the
+    rule it claims to verify by."""
 
     name: str
     rule: Rule
 
     def rounds(self, prompt: Sequence[int], params: SamplingParams) -> Iterator[RecordedRound]:
-        """The rounds of one text, in order. UsageError for parameters that the engine would not honour."""
+        """The rounds of one text, in order. UsageError for parameters that the engine would not
+        honour."""

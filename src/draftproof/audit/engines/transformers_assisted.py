@@ -1,9 +1,10 @@
-"""transformers' own assisted generation and prompt lookup, their rounds recorded through public hooks.
+"""transformers' own assisted generation and prompt lookup, their rounds recorded through public
+hooks.
 
-Drafts are what the target's forward pass is given (a module's forward pre-hook), emitted tokens what the streamer is given,
-round by round. The law a draft model's tokens claim to come from is the softmax of the scores its `generate` returns, the array
-that transformers puts into the acceptance ratio: the assistant is of a subclass whose `generate` keeps what it returns.
-"""
+Drafts are what the target's forward pass is given (a module's forward pre-hook), emitted tokens
+what the streamer is given, round by round. The law a draft model's tokens claim to come from is the
+softmax of the scores its `generate` returns, the array that transformers puts into the acceptance
+ratio: the assistant is of a subclass whose `generate` keeps what it returns."""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ NO_TOKEN = -1
 
 
 class TransformersEngine:
-    """target, draft: HFModels; without a draft prompt lookup drafts. length: drafts a round, at most: a draft model stops
-    earlier where it is unsure, by transformers' own default."""
+    """target, draft: HFModels; without a draft prompt lookup drafts. length: drafts a round, at
+    most: a draft model stops earlier where it is unsure, by transformers' own default."""
 
     def __init__(self, target: Any, draft: Any = None, length: int = 5) -> None:
         from transformers import __version__
@@ -41,12 +42,15 @@ class TransformersEngine:
         self.name = f"transformers {__version__}, {what}"
 
     def rounds(self, prompt: Sequence[int], params: SamplingParams) -> Iterator[RecordedRound]:
-        """The rounds of one text, which goes on to max_tokens; recorded while it is written, given afterwards."""
+        """The rounds of one text, which goes on to max_tokens; recorded while it is written, given
+        afterwards."""
         import torch
 
         check_params(params)
         arguments = self._arm.arguments(params, len(prompt))
-        arguments["generation_config"].eos_token_id = [NO_TOKEN]  # None would be filled in from the model
+        arguments["generation_config"].eos_token_id = [
+            NO_TOKEN
+        ]  # None would be filled in from the model
         arguments["generation_config"].min_new_tokens = None
         if self._assistant is not None:
             arguments["assistant_model"] = self._assistant
@@ -57,7 +61,9 @@ class TransformersEngine:
         tokens = torch.tensor([list(prompt)], device=device)
         try:
             with torch.inference_mode(), quiet():
-                module.generate(tokens, attention_mask=torch.ones_like(tokens), streamer=recorder, **arguments)
+                module.generate(
+                    tokens, attention_mask=torch.ones_like(tokens), streamer=recorder, **arguments
+                )
         finally:
             hook.remove()
         yield from recorder.rounds
@@ -74,8 +80,11 @@ class _Recorder:
         self._prompt_seen = False
 
     def before_pass(self, module: Any, args: Any, kwargs: Any) -> None:
-        """The target is about to read: all of the text on its first pass, else the pending token; and the drafts behind it."""
-        given = (kwargs["input_ids"] if kwargs.get("input_ids") is not None else args[0])[0].tolist()
+        """The target is about to read: all of the text on its first pass, else the pending token;
+        and the drafts behind it."""
+        given = (kwargs["input_ids"] if kwargs.get("input_ids") is not None else args[0])[
+            0
+        ].tolist()
         self._passed = given[len(self.context) :] if not self.rounds else given[1:]
 
     def put(self, tokens: Any) -> None:
@@ -89,8 +98,13 @@ class _Recorder:
         accepted = len(emitted) - 1
         if cut:
             pairs = zip(emitted, draft.tokens, strict=False)
-            accepted = next((i for i, (one, other) in enumerate(pairs) if one != other), min(len(emitted), len(draft)))
-        self.rounds.append(RecordedRound(self.prompt, self.context, draft, tuple(range(accepted)), emitted, cut))
+            accepted = next(
+                (i for i, (one, other) in enumerate(pairs) if one != other),
+                min(len(emitted), len(draft)),
+            )
+        self.rounds.append(
+            RecordedRound(self.prompt, self.context, draft, tuple(range(accepted)), emitted, cut)
+        )
         self.context = (*self.context, *emitted)
 
     def end(self) -> None:
@@ -108,8 +122,8 @@ class _Recorder:
 
 
 def recorded(module: Any, length: int) -> Any:
-    """A draft model over the same weights, of a subclass whose `generate` keeps the scores it returns in `kept`, with a
-    generation config of its own that drafts `length` tokens."""
+    """A draft model over the same weights, of a subclass whose `generate` keeps the scores it
+    returns in `kept`, with a generation config of its own that drafts `length` tokens."""
     kind = type(module)
 
     class Recorded(kind):  # type: ignore[misc, valid-type]

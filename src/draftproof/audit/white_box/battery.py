@@ -1,8 +1,9 @@
 """All tests on recorded rounds that claim to be verified by one rule.
 
-Drafts are held against the law they claim, acceptances against what the rule expects of the draft, the token after them against
-the law the rule gives it: a replacement, a bonus, or the target's own where nothing was drafted. Each is tested given all that
-came before it, so the tests need no independence between rounds. docs/audit.md says what each of them sees.
+Drafts are held against the law they claim, acceptances against what the rule expects of the draft,
+the token after them against the law the rule gives it: a replacement, a bonus, or the target's own
+where nothing was drafted. Each is tested given all that came before it, so the tests need no
+independence between rounds. docs/audit.md says what each of them sees.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ Vector = NDArray[np.float64]
 
 @dataclass
 class Acceptance:
-    """Accepted drafts less those expected, their variance, and bets on how they may be accepted instead."""
+    """Accepted drafts less those expected, their variance, and bets on how they may be accepted
+    instead."""
 
     floor: float
     excess: float = 0.0
@@ -56,12 +58,15 @@ class Acceptance:
             return []
         z = self.excess / math.sqrt(self.variance) if self.variance > 0 else 0.0
         effect, half = self.excess / n, 1.96 * math.sqrt(self.variance) / n
-        count = Finding("accepted drafts", z, normal_p_value(z), None, effect, (effect - half, effect + half), n)
+        count = Finding(
+            "accepted drafts", z, normal_p_value(z), None, effect, (effect - half, effect + half), n
+        )
         return [count, *([bet_finding("accepted drafts", self.bets)] if self.bets.logs else [])]
 
 
 class Battery:
-    """rule: what the engine claims to verify by. seed: of the coins of the tests. rounding: see `Scorer.rounding`, in nats."""
+    """rule: what the engine claims to verify by. seed: of the coins of the tests. rounding: see
+    `Scorer.rounding`, in nats."""
 
     def __init__(self, rule: Rule, *, seed: int = 0, rounding: float = 0.0) -> None:
         self.rule, self.rounding = rule, rounding
@@ -101,12 +106,15 @@ class Battery:
 
     def _keep_example(self, seen: RecordedRound, law: Vector, token: int) -> None:
         """Remember the token that was the least likely of all, against what would have been."""
-        surprise = -math.log(max(float(law[token]), 1e-300)) - float(-(law[law > 0] * np.log(law[law > 0])).sum())
+        surprise = -math.log(max(float(law[token]), 1e-300)) - float(
+            -(law[law > 0] * np.log(law[law > 0])).sum()
+        )
         if surprise > self._least_likely:
             self._least_likely = surprise
             drafts = f"the drafts {list(seen.draft.tokens)}, {seen.num_accepted} of them accepted"
             self.example = (
-                f"after the tokens {list(seen.context[-8:])} and {drafts}, token {token} came as {seen.final_origin}; "
+                f"after the tokens {list(seen.context[-8:])} and {drafts}, token {token} "
+                f"came as {seen.final_origin}; "
                 f"an exact engine gives it {float(law[token]):.2g}"
             )
 
@@ -124,7 +132,9 @@ class Battery:
             self._furthest = 0
         for node, token in enumerate(draft.tokens):
             parent = draft.parents[node]
-            if self.rule.coupled and not self._is_new(len(seen.context) + len(draft.nodes_to(node))):
+            if self.rule.coupled and not self._is_new(
+                len(seen.context) + len(draft.nodes_to(node))
+            ):
                 continue
             if draft.selection == "top_k_plus_one" and node != draft.children[parent][-1]:
                 continue  # a constant
@@ -142,12 +152,15 @@ class Battery:
         self.reuse.drafted(numbers)
 
     def _is_new(self, position: int) -> bool:
-        """Whether no draft was drawn for `position` before: coupled drafts of one position share their noise."""
+        """Whether no draft was drawn for `position` before: coupled drafts of one position share
+        their noise."""
         new = position > self._furthest
         self._furthest = max(self._furthest, position)
         return new
 
-    def _see_acceptance(self, seen: RecordedRound, laws: ScoredLaws, explained: Explanation) -> None:
+    def _see_acceptance(
+        self, seen: RecordedRound, laws: ScoredLaws, explained: Explanation
+    ) -> None:
         found, n = self.acceptance, seen.num_accepted
         found.excess += n - explained.mean
         found.expected += explained.mean
@@ -169,26 +182,39 @@ class Battery:
         if not draft.is_chain:
             return
         targets = [laws.vector(node) for node in (ROOT, *range(len(draft)))]
-        drafts = None if draft.selection == "fixed" else [claimed_law(draft, i, targets[i]) for i in range(len(draft))]
+        drafts = (
+            None
+            if draft.selection == "fixed"
+            else [claimed_law(draft, i, targets[i]) for i in range(len(draft))]
+        )
         stale = [laws.stale(node) for node in (ROOT, *range(len(draft)))]
         for cause, chances in alternatives.acceptances(draft.tokens, targets, drafts, stale):
             likelihood = math.prod(chances[:n]) * (1.0 - chances[n] if n < len(chances) else 1.0)
             yield cause, likelihood / null
 
     def _see_coupled(self, seen: RecordedRound, laws: ScoredLaws) -> None:
-        """Draft and target draw with shared noise: given the draft little is known of the target's draw, but every emitted
-        token has the target's law given those before it, and a chain's draft agrees with it as often as the coupling says."""
+        """Draft and target draw with shared noise: given the draft little is known of the target's
+        draw, but every emitted token has the target's law given those before it, and a chain's
+        draft agrees with it as often as the coupling says."""
         way = (ROOT, *seen.path)
         for node, token in zip(way, seen.tokens, strict=False):
             law = laws.vector(node)
             coin = self._coins.random()
             before = laws.vector(seen.draft.parents[node]) if node != ROOT else None
             others = alternatives.of_target_draw(law, before, laws.stale(node))
-            self.target_draws.see(law, token, others, {"by likelihood": randomised_pit(law, token, coin, law)}, self.rounding)
+            self.target_draws.see(
+                law,
+                token,
+                others,
+                {"by likelihood": randomised_pit(law, token, coin, law)},
+                self.rounding,
+            )
             self._keep_example(seen, law, token)
             child = seen.draft.children.get(node, [None])[0]
             if child is not None and seen.draft.is_chain and not seen.cut:
-                self.acceptance.tried(child in seen.path, self._coupled_chance(seen, child, law), self.rounding)
+                self.acceptance.tried(
+                    child in seen.path, self._coupled_chance(seen, child, law), self.rounding
+                )
 
     def _coupled_chance(self, seen: RecordedRound, child: int, law: Vector) -> float:
         if seen.draft.selection == "fixed":
@@ -202,7 +228,13 @@ class Battery:
         if seen.final_origin != "replacement":
             before = laws.vector(draft.parents[node]) if node != ROOT else None
             others = alternatives.of_target_draw(target, before, laws.stale(node))
-            self.target_draws.see(law, token, others, {"by likelihood": randomised_pit(law, token, coin, law)}, self.rounding)
+            self.target_draws.see(
+                law,
+                token,
+                others,
+                {"by likelihood": randomised_pit(law, token, coin, law)},
+                self.rounding,
+            )
             if node != ROOT:
                 self.reuse.drawn(node, randomised_pit(law, token, coin))
             return
@@ -210,11 +242,15 @@ class Battery:
         drawn_from = None if draft.selection == "fixed" else claimed_law(draft, child, target)
         later = list(draft.tokens[child + 1 :]) if draft.is_chain else []
         following = laws.vector(child) if child not in draft.ends else None
-        others = alternatives.of_replacement(law, target, drawn_from, draft.tokens[child], following, laws.stale(node), later)
+        others = alternatives.of_replacement(
+            law, target, drawn_from, draft.tokens[child], following, laws.stale(node), later
+        )
         widened = _widened(law, target, drawn_from, self.rounding)
         uniforms = {"by likelihood": randomised_pit(widened, token, coin, widened)}
         if drawn_from is not None:
-            uniforms["by draft over target"] = randomised_pit(widened, token, coin, _ratio(drawn_from, target))
+            uniforms["by draft over target"] = randomised_pit(
+                widened, token, coin, _ratio(drawn_from, target)
+            )
         self.replacements.see(widened, token, others, uniforms, self.rounding)
         self.reuse.drawn(child, randomised_pit(widened, token, coin))
 
@@ -224,8 +260,9 @@ def _ratio(drawn_from: Vector, target: Vector) -> Vector:
 
 
 def _widened(law: Vector, target: Vector, drawn_from: Vector | None, rounding: float) -> Vector:
-    """The law of a replacement with the mass that rounding of the target's law may put elsewhere: a residual is a difference,
-    so what is small against the law may be large against the rest of it."""
+    """The law of a replacement with the mass that rounding of the target's law may put elsewhere: a
+    residual is a difference, so what is small against the law may be large against the rest of
+    it."""
     if rounding == 0.0:
         return law
     rest = 1.0 if drawn_from is None else float(np.maximum(target - drawn_from, 0.0).sum())

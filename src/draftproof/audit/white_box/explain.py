@@ -1,8 +1,9 @@
-"""What a rule does with one draft: the law of the accepted path, and of the token after the recorded one.
+"""What a rule does with one draft: the law of the accepted path, and of the token after the
+recorded one.
 
-The rule itself is run over every outcome of its chance, the draft given. A vocabulary of outcomes would be too many, and none
-but the drafted tokens can change where a rule goes: a draw therefore branches into each drafted token and all others as one.
-"""
+The rule itself is run over every outcome of its chance, the draft given. A vocabulary of outcomes
+would be too many, and none but the drafted tokens can change where a rule goes: a draw therefore
+branches into each drafted token and all others as one."""
 
 from __future__ import annotations
 
@@ -25,8 +26,9 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Explanation:
-    """lengths: number of accepted drafts -> probability, given the draft. final_law: of the token after the recorded path,
-    given draft and path [vocab], float64; None where the rule never goes there."""
+    """lengths: number of accepted drafts -> probability, given the draft. final_law: of the token
+    after the recorded path, given draft and path [vocab], float64; None where the rule never goes
+    there."""
 
     lengths: dict[int, float]
     final_law: Vector | None
@@ -42,7 +44,8 @@ class Explanation:
 
 
 def explain(rule: Rule, draft: Draft, laws: TargetLaws, path: Path) -> Explanation:
-    """Run `rule` over every outcome that matters. laws: the target's after each node; path: the recorded one."""
+    """Run `rule` over every outcome that matters. laws: the target's after each node; path: the
+    recorded one."""
     lengths: dict[int, float] = defaultdict(float)
     final: Vector | None = None
     for reached, mass, law in _outcomes(rule, draft, laws):
@@ -69,7 +72,8 @@ def _outcomes(rule: Rule, draft: Draft, laws: TargetLaws) -> Iterator[tuple[Path
 
 @dataclass
 class _Sketched:
-    """`Chance` along `script`, then along the first possible outcome. last: the law of the latest draw, within its outcome."""
+    """`Chance` along `script`, then along the first possible outcome. last: the law of the latest
+    draw, within its outcome."""
 
     script: tuple[int, ...]
     drafted: tuple[int, ...]
@@ -105,17 +109,25 @@ class _Sketched:
 
     def first_failure(self, probabilities: Array, purpose: Purpose) -> Scalar:
         values = [float(value) for value in probabilities]
-        return next((i for i, value in enumerate(values) if not self.bernoulli(value, purpose, i)), len(values))
+        return next(
+            (i for i, value in enumerate(values) if not self.bernoulli(value, purpose, i)),
+            len(values),
+        )
 
     def last_success(self, probabilities: Array, purpose: Purpose) -> Scalar:
         values = [float(value) for value in probabilities]
-        return next((i + 1 for i in reversed(range(len(values))) if self.bernoulli(values[i], purpose, i)), 0)
+        return next(
+            (i + 1 for i in reversed(range(len(values))) if self.bernoulli(values[i], purpose, i)),
+            0,
+        )
 
     def _follow(self, shares: Any) -> int:
         possible = [index for index, share in enumerate(shares) if share > 0]
         turn = len(self.taken)
         index = self.script[turn] if turn < len(self.script) else possible[0]
-        self.others.append(tuple(other for other in possible if other > index) if turn >= len(self.script) else ())
+        self.others.append(
+            tuple(other for other in possible if other > index) if turn >= len(self.script) else ()
+        )
         self.probability *= shares[index]
         self.taken.append(index)
         return index

@@ -1,7 +1,8 @@
 """draftproof's own decoder with one fault planted, for showing that an audit sees it and names it.
 
-The faults are those of public decoders (`audit/mutants.py`), at any vocabulary, and faults of what surrounds a rule: a draft
-law other than the one drawn from, a processor that does not see the drafts, a random number used twice.
+The faults are those of public decoders (`audit/mutants.py`), at any vocabulary, and faults of what
+surrounds a rule: a draft law other than the one drawn from, a processor that does not see the
+drafts, a random number used twice.
 """
 
 from __future__ import annotations
@@ -31,13 +32,15 @@ MUTANTS = {mutant.name: mutant.verify for mutant in CHAIN_MUTANTS}
 
 @dataclass(frozen=True)
 class Fault:
-    """verify: the wrong rule, None where the rule is right. alter: what is done to drafts before. params: from those asked for
-    and a function that gives the committed text, those really decoded with. cause: what an audit should say; None where it may
-    say anything."""
+    """verify: the wrong rule, None where the rule is right. alter: what is done to drafts before.
+    params: from those asked for and a function that gives the committed text, those really decoded
+    with. cause: what an audit should say; None where it may say anything."""
 
     verify: Verify | None = None
     alter: Callable[[Draft], Draft] = lambda draft: draft
-    params: Callable[[SamplingParams, Callable[[], Sequence[int]]], SamplingParams] = lambda params, committed: params
+    params: Callable[[SamplingParams, Callable[[], Sequence[int]]], SamplingParams] = (
+        lambda params, committed: params
+    )
     cause: str | None = None
 
 
@@ -83,10 +86,14 @@ class _PlantedRule(Rule):
     def __init__(self, verify: Verify, rule: Rule) -> None:
         self._verify = verify
         self.name, self.lossless, self.selections = rule.name, True, rule.selections
-        self.trees, self.coupled, self.text_follows_seed = rule.trees, rule.coupled, rule.text_follows_seed
+        self.trees, self.coupled = rule.trees, rule.coupled
+        self.text_follows_seed = rule.text_follows_seed
 
     def verify(self, draft: Draft, target_laws: TargetLaws, chance: Chance) -> Verdict:
-        laws = {parent: np.asarray(as_numpy(law), dtype=np.float64) for parent, law in draft.laws.items()}
+        laws = {
+            parent: np.asarray(as_numpy(law), dtype=np.float64)
+            for parent, law in draft.laws.items()
+        }
         return self._verify(replace(draft, laws=laws), _InFloat64(target_laws), chance)
 
 
@@ -97,7 +104,9 @@ def _with_reused_noise(draft: Draft, laws: TargetLaws, chance: Chance) -> Verdic
 
 def _tempered_laws(draft: Draft) -> Draft:
     """The ratio is told of drafts at temperature 1.4; they were drawn at 1."""
-    return replace(draft, laws={parent: law**0.7 / (law**0.7).sum() for parent, law in draft.laws.items()})
+    return replace(
+        draft, laws={parent: law**0.7 / (law**0.7).sum() for parent, law in draft.laws.items()}
+    )
 
 
 def _laws_one_late(draft: Draft) -> Draft:
@@ -105,7 +114,9 @@ def _laws_one_late(draft: Draft) -> Draft:
     return replace(draft, laws={parent: draft.laws[max(parent - 1, ROOT)] for parent in draft.laws})
 
 
-def _stale_penalty(params: SamplingParams, committed: Callable[[], Sequence[int]]) -> SamplingParams:
+def _stale_penalty(
+    params: SamplingParams, committed: Callable[[], Sequence[int]]
+) -> SamplingParams:
     """The repetition penalty sees the text as it was when the round began."""
     penalty = params.repetition_penalty
 
@@ -121,19 +132,30 @@ def _stale_penalty(params: SamplingParams, committed: Callable[[], Sequence[int]
 
 
 FAULTS: dict[str, Fault] = {
-    "no residual": Fault(MUTANTS["correction from the target's law, no residual"], cause=faults.NO_RESIDUAL),
+    "no residual": Fault(
+        MUTANTS["correction from the target's law, no residual"], cause=faults.NO_RESIDUAL
+    ),
     "wrong q": Fault(alter=_laws_one_late, cause=faults.WRONG_DRAFT_LAW),
     "temperature on one side": Fault(alter=_tempered_laws, cause=faults.TEMPERATURE),
-    "arg max": Fault(MUTANTS["accept iff arg max, else draw from the target"], cause=faults.ARG_MAX),
+    "arg max": Fault(
+        MUTANTS["accept iff arg max, else draw from the target"], cause=faults.ARG_MAX
+    ),
     "off by one": Fault(MUTANTS["target row off by one position"], cause=faults.OFF_BY_ONE),
     "stale processor": Fault(params=_stale_penalty, cause=alternatives.STALE),
     "reused noise": Fault(_with_reused_noise, cause=faults.REUSED_NOISE),
     "ratio inverted": Fault(MUTANTS["ratio inverted"], cause=faults.INVERTED),
-    "keep verifying": Fault(MUTANTS["keep verifying after a rejection"], cause=alternatives.KEEPS_VERIFYING),
-    "match, then a fresh redraw": Fault(MUTANTS["match, then a fresh redraw"], cause=alternatives.SAMPLE_AND_MATCH),
-    "bonus at another temperature": Fault(MUTANTS["bonus at another temperature"], cause=faults.TEMPERATURE),
+    "keep verifying": Fault(
+        MUTANTS["keep verifying after a rejection"], cause=alternatives.KEEPS_VERIFYING
+    ),
+    "match, then a fresh redraw": Fault(
+        MUTANTS["match, then a fresh redraw"], cause=alternatives.SAMPLE_AND_MATCH
+    ),
+    "bonus at another temperature": Fault(
+        MUTANTS["bonus at another temperature"], cause=faults.TEMPERATURE
+    ),
 }
-"""Name -> fault. They are planted in sampled chains under the rule `token`; "stale processor" needs a repetition penalty."""
+"""Name -> fault. They are planted in sampled chains under the rule `token`; "stale processor" needs
+a repetition penalty."""
 
 
 class PlantedEngine(OurEngine):

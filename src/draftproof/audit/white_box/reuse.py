@@ -1,8 +1,9 @@
-"""Do two draws share their random number? Correlations of numbers that are independent in an exact engine.
+"""Do two draws share their random number? Correlations of numbers that are independent in an exact
+engine.
 
-Given the draft, the number of a replacement is uniform and an acceptance has a known probability, so each product below has
-mean zero given everything before it, and its sum over the root of the sum of its variances is standard normal in the limit.
-"""
+Given the draft, the number of a replacement is uniform and an acceptance has a known probability,
+so each product below has mean zero given everything before it, and its sum over the root of the sum
+of its variances is standard normal in the limit."""
 
 from __future__ import annotations
 
@@ -40,7 +41,11 @@ class Reuse:
         """A draft that was put to the test."""
         if 0.0 < probability < 1.0 and node in self.before:
             score = self.before[node]
-            self._add(KINDS[1], (accepted - probability) * score, probability * (1.0 - probability) * score**2)
+            self._add(
+                KINDS[1],
+                (accepted - probability) * score,
+                probability * (1.0 - probability) * score**2,
+            )
 
     def drawn(self, node: int, number: float) -> None:
         """The number of the token that replaced `node`, or came after it as a bonus."""
@@ -56,7 +61,9 @@ class Reuse:
                 continue
             z, effect = self.products[kind] / math.sqrt(variance), self.products[kind] / variance
             half = 1.96 / math.sqrt(variance)
-            found.append(Finding(kind, z, normal_p_value(z), None, effect, (effect - half, effect + half), n))
+            found.append(
+                Finding(kind, z, normal_p_value(z), None, effect, (effect - half, effect + half), n)
+            )
         return found
 
     def _add(self, kind: str, product: float, variance: float) -> None:

@@ -27,7 +27,8 @@ WANTED = 0.25
 
 @dataclass(frozen=True)
 class Reading:
-    """Rounds as one rule explains them: its tests, and what they say together. verdict: of all tests at their level."""
+    """Rounds as one rule explains them: its tests, and what they say together. verdict: of all
+    tests at their level."""
 
     rule: str
     battery: Battery
@@ -40,7 +41,8 @@ class Reading:
 
 @dataclass(frozen=True)
 class WhiteBox:
-    """What the rounds of an engine show. claimed: the rule the engine claims; reading: as the rule that explains them best."""
+    """What the rounds of an engine show. claimed: the rule the engine claims; reading: as the rule
+    that explains them best."""
 
     engine: str
     claimed: str
@@ -58,10 +60,15 @@ class WhiteBox:
         if self.reading.contradicted:
             return notes
         if battery.num_missing_bonus:
-            missing = f"{battery.num_missing_bonus} of {battery.num_bonus_due} rounds whose drafts were all accepted"
+            missing = (
+                f"{battery.num_missing_bonus} of {battery.num_bonus_due} rounds whose drafts "
+                "were all accepted"
+            )
             notes.append(f"{missing} gave no bonus token: exact, but slower than it need be")
         if self.reading.rule != self.claimed:
-            found = f"rule {self.reading.rule!r} explains the rounds, not {self.claimed!r} as claimed"
+            found = (
+                f"rule {self.reading.rule!r} explains the rounds, not {self.claimed!r} as claimed"
+            )
             notes.append(f"{found}: exact, with another acceptance")
         return notes
 
@@ -83,14 +90,19 @@ class WhiteBox:
 
 
 def detectable(n: int, level: float) -> float:
-    """The distance that a Kolmogorov test of n numbers at `level` sees with probability 0.95 at least: by the inequality of
-    Dvoretzky, Kiefer and Wolfowitz, which is on the safe side."""
-    return math.sqrt(math.log(2.0 / level) / (2.0 * n)) + math.sqrt(math.log(2.0 / MISSED) / (2.0 * n))
+    """The distance that a Kolmogorov test of n numbers at `level` sees with probability 0.95 at
+    least: by the inequality of Dvoretzky, Kiefer and Wolfowitz, which is on the safe side."""
+    return math.sqrt(math.log(2.0 / level) / (2.0 * n)) + math.sqrt(
+        math.log(2.0 / MISSED) / (2.0 * n)
+    )
 
 
 def needed(distance: float, level: float) -> int:
     """How many numbers make `distance` detectable."""
-    return math.ceil(((math.sqrt(math.log(2.0 / level)) + math.sqrt(math.log(2.0 / MISSED))) / distance) ** 2 / 2.0)
+    return math.ceil(
+        ((math.sqrt(math.log(2.0 / level)) + math.sqrt(math.log(2.0 / MISSED))) / distance) ** 2
+        / 2.0
+    )
 
 
 def audit_white_box(
@@ -104,29 +116,40 @@ def audit_white_box(
 ) -> WhiteBox:
     """Test the rounds of one text a prompt. target: the auditor's own copy of the engine's target.
 
-    level: the chance, at most, that an exact engine is called not exact, over all tests. Texts go on to max_tokens, so that
-    none ends inside a round. UsageError at temperature 0, where nothing is drawn."""
+    level: the chance, at most, that an exact engine is called not exact, over all tests. Texts go
+    on to max_tokens, so that none ends inside a round. UsageError at temperature 0, where nothing
+    is drawn."""
     if params.temperature == 0:
-        raise UsageError("at temperature 0 nothing is drawn, so there are no laws to test; audit greedy text with --greedy")
+        raise UsageError(
+            "at temperature 0 nothing is drawn, so there are no laws to test; audit "
+            "greedy text with --greedy"
+        )
     scorer = Scorer(target, params)
     rounding = 0.0
     batteries: list[Battery] = []
     try:
         for number, prompt in enumerate(prompts):
             tell("texts", number, len(prompts))
-            own = replace(params, seed=(params.seed or 0) + number)  # no two texts share a random number
+            own = replace(
+                params, seed=(params.seed or 0) + number
+            )  # no two texts share a random number
             rounds = list(engine.rounds(prompt, own))
             if rounds and not batteries:
                 rounding = scorer.rounding((*rounds[-1].context, *rounds[-1].tokens))
                 rules = {engine.rule.name: engine.rule, **_others(rounds, engine)}
-                batteries = [Battery(rule, seed=params.seed or 0, rounding=rounding) for rule in rules.values()]
+                batteries = [
+                    Battery(rule, seed=params.seed or 0, rounding=rounding)
+                    for rule in rules.values()
+                ]
             for seen in rounds:
                 _see(batteries, scorer, seen)
         tell("texts", len(prompts), len(prompts))
     finally:
         scorer.close()
     if not batteries:
-        raise UsageError(f"{engine.name} gave no rounds; give it at least one prompt and max_tokens of 2")
+        raise UsageError(
+            f"{engine.name} gave no rounds; give it at least one prompt and max_tokens of 2"
+        )
     readings = [reading_of(battery, level) for battery in batteries]
     best = next((one for one in readings if not one.contradicted), readings[0])
     return WhiteBox(engine.name, engine.rule.name, best, rounding)
@@ -150,11 +173,18 @@ def reading_of(battery: Battery, level: float) -> Reading:
 
 
 def _others(rounds: Sequence[RecordedRound], engine: RoundEngine) -> dict[str, Any]:
-    """Other exact rules that may explain what the claimed one does not: sample and match, and on drawn chains `token`."""
+    """Other exact rules that may explain what the claimed one does not: sample and match, and on
+    drawn chains `token`."""
     if engine.rule.coupled:
         return {}
-    drawn_chain = all(seen.draft.is_chain for seen in rounds) and any(seen.draft.selection == "iid" for seen in rounds)
-    return {name: RULES[name] for name in ("match", *(["token"] if drawn_chain else [])) if name != engine.rule.name}
+    drawn_chain = all(seen.draft.is_chain for seen in rounds) and any(
+        seen.draft.selection == "iid" for seen in rounds
+    )
+    return {
+        name: RULES[name]
+        for name in ("match", *(["token"] if drawn_chain else []))
+        if name != engine.rule.name
+    }
 
 
 def _see(batteries: Sequence[Battery], scorer: Scorer, seen: RecordedRound) -> None:
@@ -164,8 +194,9 @@ def _see(batteries: Sequence[Battery], scorer: Scorer, seen: RecordedRound) -> N
 
 
 def likely_cause(battery: Battery, verdict: Verdict) -> str | None:
-    """The fault whose law explains best the first stage of a round that goes wrong: drafts, acceptances, then the token after
-    them, which follows from both; None when no known fault explains it."""
+    """The fault whose law explains best the first stage of a round that goes wrong: drafts,
+    acceptances, then the token after them, which follows from both; None when no known fault
+    explains it."""
     final = _together(battery.replacements.bets, battery.target_draws.bets)
     shared = [-math.log(max(one.chance, 1e-300)) for one in battery.reuse.findings()]
     final[REUSED_NOISE] = max(shared, default=0.0)

@@ -1,4 +1,5 @@
-"""The target's laws at every place of a recorded round, computed anew by the auditor's own copy of the target."""
+"""The target's laws at every place of a recorded round, computed anew by the auditor's own copy of
+the target."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ Vector = NDArray[np.float64]
 
 
 class Scorer:
-    """Reads a text round by round, its drafts beside it. One session a text; drafts never stay in it."""
+    """Reads a text round by round, its drafts beside it. One session a text; drafts never stay in
+    it."""
 
     def __init__(self, target: LanguageModel, params: SamplingParams) -> None:
         self.target, self.params = target, params
@@ -31,19 +33,25 @@ class Scorer:
         session, pipeline = self._at(seen)
         draft, unread = seen.draft, seen.context[session.length :]
         first = len(unread) - 1
-        parents = None if draft.is_chain else (*range(-1, first), *(first + 1 + parent for parent in draft.parents))
+        parents = (
+            None
+            if draft.is_chain
+            else (*range(-1, first), *(first + 1 + parent for parent in draft.parents))
+        )
         rows = range(first, first + 1 + len(draft))
         output = extend(Step(session, (*unread, *draft.tokens), parents, rows))
         session.keep(range(len(unread)))
         return ScoredLaws(pipeline, output.logits, seen.context, draft)
 
     def rounding(self, tokens: tuple[int, ...]) -> float:
-        """How much a pass over several tokens moves log-probabilities against passes over one: the root of the mean square in
-        nats, weighted by the law, over the last places of `tokens`."""
+        """How much a pass over several tokens moves log-probabilities against passes over one: the
+        root of the mean square in nats, weighted by the law, over the last places of `tokens`."""
         single, most = _log_laws(self.target, tokens, 1), 0.0
         for size in BLOCKS:
             block = _log_laws(self.target, tokens, size)
-            moved = np.where(np.isfinite(single), single - np.where(np.isfinite(block), block, 0.0), 0.0)
+            moved = np.where(
+                np.isfinite(single), single - np.where(np.isfinite(block), block, 0.0), 0.0
+            )
             most = max(most, float(np.sqrt((np.exp(single) * moved**2).sum(axis=1).mean())))
         return most
 
@@ -53,7 +61,8 @@ class Scorer:
             self._session = None
 
     def _at(self, seen: RecordedRound) -> tuple[Session, LawPipeline]:
-        """The session, holding a prefix of the round's context that leaves at least the pending token unread."""
+        """The session, holding a prefix of the round's context that leaves at least the pending
+        token unread."""
         if self._session is None or len(seen.context) == len(seen.prompt):
             self.close()
             self._session = self.target.open()
@@ -75,21 +84,27 @@ class ScoredLaws(RowLaws):
         return np.array(as_numpy(self.row(node)), dtype=np.float64)
 
     def stale(self, node: int) -> Vector | None:
-        """The law after `node` if penalties and processors saw the text as it was when the round began; None where they see
-        none of it, or nothing new."""
+        """The law after `node` if penalties and processors saw the text as it was when the round
+        began; None where they see none of it, or nothing new."""
         if node == ROOT or not self._pipeline.reads_history or node in self._draft.ends:
             return None
-        return np.array(as_numpy(self._pipeline.law(self._logits[node + 1], self._context, ())), dtype=np.float64)
+        return np.array(
+            as_numpy(self._pipeline.law(self._logits[node + 1], self._context, ())),
+            dtype=np.float64,
+        )
 
 
 def _log_laws(target: LanguageModel, tokens: tuple[int, ...], block: int) -> NDArray[np.float64]:
     """Log-probabilities [n, vocab] after the last tokens, read `block` tokens at a time."""
     logits = last_logits(target, tokens, block)
     top = logits.max(axis=1, keepdims=True)
-    shifted: NDArray[np.float64] = logits - top - np.log(np.exp(logits - top).sum(axis=1, keepdims=True))
+    shifted: NDArray[np.float64] = (
+        logits - top - np.log(np.exp(logits - top).sum(axis=1, keepdims=True))
+    )
     return shifted
 
 
 def claimed_law(draft: Draft, node: int, like: Vector) -> Vector:
-    """The law [vocab], float64, that the engine claims `node` was drawn from, given its earlier siblings."""
+    """The law [vocab], float64, that the engine claims `node` was drawn from, given its earlier
+    siblings."""
     return np.asarray(as_numpy(sibling_law(draft, node, like)), dtype=np.float64)

@@ -1,4 +1,5 @@
-"""Verification rules by name. One file a rule, which states all about it in `STATED`; they are found by their files."""
+"""Verification rules by name. One file a rule, which states all about it in `STATED`; they are
+found by their files."""
 
 from __future__ import annotations
 
@@ -14,7 +15,10 @@ from draftproof.errors import UsageError
 
 
 def _stated() -> dict[str, Stated]:
-    modules: list[Any] = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
+    modules: list[Any] = [
+        importlib.import_module(f"{__name__}.{module.name}")
+        for module in pkgutil.iter_modules(__path__)
+    ]
     found = [vars(module)["STATED"] for module in modules if "STATED" in vars(module)]
     return {one.name or one.rule.name: one for one in found}
 
@@ -37,11 +41,14 @@ def rule_by_name(name: str) -> Rule:
 
 
 def natural_rule(selections: Collection[Selection], trees: bool) -> str:
-    """The rule that verifies such drafts unless another is asked for: of those stated natural for their form and one of their
-    selections the one that takes all of them, else `match`, which takes any."""
+    """The rule that verifies such drafts unless another is asked for: of those stated natural for
+    their form and one of their selections the one that takes all of them, else `match`, which takes
+    any."""
     form = "tree" if trees else "chain"
     for name, stated in STATED.items():
-        if any((form, selection) in stated.natural for selection in selections) and stated.rule.selections >= set(selections):
+        if any(
+            (form, selection) in stated.natural for selection in selections
+        ) and stated.rule.selections >= set(selections):
             return name
     return "match"
 

@@ -1,7 +1,9 @@
-"""`block`: block verification (Sun et al., 2403.10444): the last success wins, the residual is scaled by the joint ratio.
+"""`block`: block verification (Sun et al., 2403.10444): the last success wins, the residual is
+scaled by the joint ratio.
 
-The capped joint ratio p_i = min(1, p_{i-1} * target/draft) is the chance that a prefix is at least i long; a failing trial
-does not end the block. Never accepts less than `token`; equal to it for fixed drafts.
+The capped joint ratio p_i = min(1, p_{i-1} * target/draft) is the chance that a prefix is at least
+i long; a failing trial does not end the block. Never accepts less than `token`; equal to it for
+fixed drafts.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ class Block(Rule):
 
 
 def draft_law_rows(draft: Draft, laws: Array) -> Array:
-    """The law each draft of a chain was drawn from (one-hot when fixed), and a row of zeros [len(draft) + 1, vocab]."""
+    """The law each draft of a chain was drawn from (one-hot when fixed), and a row of zeros
+    [len(draft) + 1, vocab]."""
     xp = array_namespace(laws)
     if draft.selection == "fixed":
         drafted = xp.asarray((*draft.tokens, -1), device=device(laws))
@@ -58,11 +61,15 @@ def joint_ratios(draft: Draft, laws: Array) -> Array:
 
 
 def block_probabilities(joint: Array, laws: Array, draft_laws: Array) -> Array:
-    """The chance h_i of each trial [len(draft)], float64: S_i / (S_i + 1 - p_i) inside the block, p_n at its end.
+    """The chance h_i of each trial [len(draft)], float64: S_i / (S_i + 1 - p_i) inside the block,
+    p_n at its end.
 
-    S_i is the mass of (p_i * target - draft)_+ after draft i. Where S_i = 0 and p_i = 1 a later trial succeeds for sure."""
+    S_i is the mass of (p_i * target - draft)_+ after draft i. Where S_i = 0 and p_i = 1 a later
+    trial succeeds for sure."""
     xp = array_namespace(laws)
-    inner = joint[1:-1, None] * xp.astype(laws[1:-1], xp.float64) - xp.astype(draft_laws[1:-1], xp.float64)
+    inner = joint[1:-1, None] * xp.astype(laws[1:-1], xp.float64) - xp.astype(
+        draft_laws[1:-1], xp.float64
+    )
     mass = xp.sum(xp.where(inner > 0, inner, xp.zeros_like(inner)), axis=-1)
     bound = mass + 1 - joint[1:-1]
     safe = xp.where(bound > 0, bound, xp.ones_like(bound))

@@ -1,10 +1,12 @@
-"""`greedy_k`: the draft's k - 1 likeliest tokens as constants and one draw from the rest (Hu et al., 2502.18779).
+"""`greedy_k`: the draft's k - 1 likeliest tokens as constants and one draw from the rest (Hu et
+al., 2502.18779).
 
-Let T be the k - 1 likeliest tokens of the draft law and Q' that law without T, renormalised. The single-draft rule runs with
-Q', which is zero on T: x drawn from Q' is accepted with min(1, P(x)/Q'(x)), else Y ~ (P - Q')_+, which holds all of P on T;
-when Y is in T, the walk goes on below it. Exact because the single-draft rule is. Accepts P(T) + sum over the rest of
-min(P, Q'), the most possible for candidates chosen so; best where laws are peaked. Where the draft law has no mass outside T,
-Q' is empty and Y is drawn from P. Fixed candidates are the case without a draw.
+Let T be the k - 1 likeliest tokens of the draft law and Q' that law without T, renormalised. The
+single-draft rule runs with Q', which is zero on T: x drawn from Q' is accepted with min(1,
+P(x)/Q'(x)), else Y ~ (P - Q')_+, which holds all of P on T; when Y is in T, the walk goes on below
+it. Exact because the single-draft rule is. Accepts P(T) + sum over the rest of min(P, Q'), the most
+possible for candidates chosen so; best where laws are peaked. Where the draft law has no mass
+outside T, Q' is empty and Y is drawn from P. Fixed candidates are the case without a draw.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ class GreedyK(Rule):
     def verify(self, draft: Draft, target_laws: TargetLaws, chance: Chance) -> Verdict:
         return descend(self._choose, draft, target_laws, chance)
 
-    def _choose(self, node: int, draft: Draft, target_laws: TargetLaws, chance: Chance) -> tuple[int | None, int]:
+    def _choose(
+        self, node: int, draft: Draft, target_laws: TargetLaws, chance: Chance
+    ) -> tuple[int | None, int]:
         """The child of `node` that is accepted (None: none) and the token emitted after `node`."""
         law = widened(target_laws.row(node))
         children = draft.children.get(node, ())

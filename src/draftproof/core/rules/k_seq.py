@@ -1,10 +1,12 @@
-"""`k_seq`: k i.i.d. siblings, each accepted with min(1, P/(rho Q)), one rho for all (SpecTr, 2310.15141).
+"""`k_seq`: k i.i.d. siblings, each accepted with min(1, P/(rho Q)), one rho for all (SpecTr,
+2310.15141).
 
-With beta(rho) = sum min(Q, P/rho), the accepted mass of x is min(Q, P/rho)(x) (1 - (1 - beta)^k)/beta, which is at most P(x)
-exactly when 1 - (1 - beta)^k <= rho beta. rho* in [1, k] is the least such rho; bisection keeps the upper end, so the rule
-stays exact to rounding whatever the number of steps. All rejected: the token is drawn from P less the accepted mass. Accepts
-1 - (1 - beta)^k, at least (1 - 1/e) of the best any rule can do with k i.i.d. drafts; best where laws are flat. rho = 1 is
-biased. For fixed candidates the token is drawn from P and looked up.
+With beta(rho) = sum min(Q, P/rho), the accepted mass of x is min(Q, P/rho)(x) (1 - (1 -
+beta)^k)/beta, which is at most P(x) exactly when 1 - (1 - beta)^k <= rho beta. rho* in [1, k] is
+the least such rho; bisection keeps the upper end, so the rule stays exact to rounding whatever the
+number of steps. All rejected: the token is drawn from P less the accepted mass. Accepts 1 - (1 -
+beta)^k, at least (1 - 1/e) of the best any rule can do with k i.i.d. drafts; best where laws are
+flat. rho = 1 is biased. For fixed candidates the token is drawn from P and looked up.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ class KSeq(Rule):
     def verify(self, draft: Draft, target_laws: TargetLaws, chance: Chance) -> Verdict:
         return descend(self._choose, draft, target_laws, chance)
 
-    def _choose(self, node: int, draft: Draft, target_laws: TargetLaws, chance: Chance) -> tuple[int | None, int]:
+    def _choose(
+        self, node: int, draft: Draft, target_laws: TargetLaws, chance: Chance
+    ) -> tuple[int | None, int]:
         """The child of `node` that is accepted (None: none) and the token emitted after `node`."""
         target = widened(target_laws.row(node))
         children = draft.children.get(node, ())
@@ -42,17 +46,21 @@ class KSeq(Rule):
         rho = division_factor(target, drafted, len(children))
         for child in children:
             token = draft.tokens[child]
-            if chance.bernoulli(float(target[token] / (rho * drafted[token])), Purpose.ACCEPT, child):
+            if chance.bernoulli(
+                float(target[token] / (rho * drafted[token])), Purpose.ACCEPT, child
+            ):
                 return child, token
         left = rejected_mass(target, drafted, rho, len(children))
         return None, int(chance.draw(left, Purpose.REPLACEMENT, node + 1))
 
 
 def division_factor(target: Array, drafted: Array, k: int) -> float:
-    """rho*: the least rho in [1, k] with 1 - (1 - beta)^k <= rho beta, from above, to 1e-15 of k; laws [vocab] in float64.
+    """rho*: the least rho in [1, k] with 1 - (1 - beta)^k <= rho beta, from above, to 1e-15 of k;
+    laws [vocab] in float64.
 
-    Of beta(rho) = sum min(Q, P/rho) every halving of [low, high] settles which of the two is the smaller for more tokens: where
-    P <= low Q it is P/rho from here on, where P >= high Q it is Q. Only the open ones are summed again."""
+    Of beta(rho) = sum min(Q, P/rho) every halving of [low, high] settles which of the two is the
+    smaller for more tokens: where P <= low Q it is P/rho from here on, where P >= high Q it is Q.
+    Only the open ones are summed again."""
     low, high = 1.0, float(k)
     if _fits(target, drafted, low, k):
         return low
@@ -68,7 +76,9 @@ def division_factor(target: Array, drafted: Array, k: int) -> float:
         else:
             low = middle
     step = 1e-15
-    while high < k and not _fits(target, drafted, high, k):  # the parts were summed in another order
+    while high < k and not _fits(
+        target, drafted, high, k
+    ):  # the parts were summed in another order
         high, step = high * (1.0 + step), 2.0 * step
     return high
 
@@ -81,16 +91,25 @@ def _fits(target: Array, drafted: Array, rho: float, k: int, settled: float = 0.
     return 1.0 - (1.0 - beta) ** k <= rho * beta
 
 
-def _settled(target: Array, drafted: Array, low: float, high: float) -> tuple[float, float, Array, Array]:
-    """Sum of P where min(Q, P/rho) is P/rho for all rho in [low, high]; sum of Q where it is Q; P and Q of the other tokens."""
+def _settled(
+    target: Array, drafted: Array, low: float, high: float
+) -> tuple[float, float, Array, Array]:
+    """Sum of P where min(Q, P/rho) is P/rho for all rho in [low, high]; sum of Q where it is Q; P
+    and Q of the other tokens."""
     xp = array_namespace(target)
     below, above = target <= low * drafted, target >= high * drafted
     left = ~(below | above)
-    return float(xp.sum(target[below])), float(xp.sum(drafted[above & ~below])), target[left], drafted[left]
+    return (
+        float(xp.sum(target[below])),
+        float(xp.sum(drafted[above & ~below])),
+        target[left],
+        drafted[left],
+    )
 
 
 def rejected_mass(target: Array, drafted: Array, rho: float, k: int) -> Array:
-    """What the accepted siblings leave of `target` [vocab], not normalised; `target` where rounding left no mass."""
+    """What the accepted siblings leave of `target` [vocab], not normalised; `target` where rounding
+    left no mass."""
     xp = array_namespace(target)
     common = xp.minimum(drafted, target / rho)
     beta = float(xp.sum(common))
@@ -102,9 +121,9 @@ def rejected_mass(target: Array, drafted: Array, rho: float, k: int) -> Array:
 
 
 RHO = 1e-7
-"""Where two laws are all but one, any rho from 1 to about 1 + 1e-8 fits to the last bit of beta (the slack of the condition is
-of second order): the law stays exact to rounding, but which sibling is taken, and with it the length of a lopsided tree's
-round, moves by as much."""
+"""Where two laws are all but one, any rho from 1 to about 1 + 1e-8 fits to the last bit of beta
+(the slack of the condition is of second order): the law stays exact to rounding, but which sibling
+is taken, and with it the length of a lopsided tree's round, moves by as much."""
 
 STATED = Stated(
     KSeq(),

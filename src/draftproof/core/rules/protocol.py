@@ -1,8 +1,8 @@
 """What a verification rule is: it sees a draft and the target's laws, and decides what is kept.
 
-A rule must return the target's law exactly, position by position or as a block, for every draft whose selection it accepts;
-`lossless` says whether it does. Chance enters only through the `Chance` it is handed, so the enumerator can walk every outcome.
-"""
+A rule must return the target's law exactly, position by position or as a block, for every draft
+whose selection it accepts; `lossless` says whether it does. Chance enters only through the `Chance`
+it is handed, so the enumerator can walk every outcome."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from draftproof.core.records import Array, Draft, Selection, Verdict
 
 
 class TargetLaws(Protocol):
-    """The target's laws after each node of one draft, processed lazily: only visited nodes cost anything."""
+    """The target's laws after each node of one draft, processed lazily: only visited nodes cost
+    anything."""
 
     def row(self, node: int) -> Array:
         """The law [vocab] of the token after `node` (`ROOT`: after the pending token)."""
@@ -24,14 +25,16 @@ class TargetLaws(Protocol):
         """The laws [len(nodes), vocab] after several nodes."""
 
     def draw(self, node: int, chance: Chance) -> Scalar:
-        """The target's own token after `node`, the one plain decoding would draw at that position."""
+        """The target's own token after `node`, the one plain decoding would draw at that
+        position."""
 
 
 class Rule(ABC):
-    """name: as reports show it. lossless: the output law is the target's. selections: kinds of draft it may verify. trees:
-    whether it takes drafts that branch. coupled: whether drafter and target must draw with shared noise (`CoupledChance`).
-    text_follows_seed: every token it emits is the target's own draw at its position, so that the text for a seed is plain
-    decoding's whatever is drafted. Under any other rule drafts and their lengths shape the text, though not its law.
+    """name: as reports show it. lossless: the output law is the target's. selections: kinds of
+    draft it may verify. trees: whether it takes drafts that branch. coupled: whether drafter and
+    target must draw with shared noise (`CoupledChance`). text_follows_seed: every token it emits is
+    the target's own draw at its position, so that the text for a seed is plain decoding's whatever
+    is drafted. Under any other rule drafts and their lengths shape the text, though not its law.
 
     A rule of your own subclasses this one; name, lossless and selections have no default."""
 
@@ -44,4 +47,5 @@ class Rule(ABC):
 
     @abstractmethod
     def verify(self, draft: Draft, target_laws: TargetLaws, chance: Chance) -> Verdict:
-        """Decide one draft. The verdict's path starts at a first-level node; its token follows the last accepted one."""
+        """Decide one draft. The verdict's path starts at a first-level node; its token follows the
+        last accepted one."""

@@ -1,11 +1,12 @@
 """`rrs`: recursive rejection sampling down a tree, siblings tried in the order they were drawn.
 
-At a node with target law P: a sibling x drawn from Q is accepted with min(1, P(x)/Q(x)); after a rejection P becomes
-(P - Q)_+ normalised and the next sibling is tried; when none is left the token is drawn from P (i.i.d. siblings: SpecInfer,
-2305.09781; without replacement: Sequoia 2402.12374 and RSD 2402.14160). Proof: one trial emits min(P, Q)(x) and leaves the
-residual, which does not depend on the rejected token; so the next sibling still comes from its own Q, which without
-replacement is the recorded law less the earlier siblings, renormalised. Sorting siblings after the draw would break this.
-A fixed candidate has a one-hot Q. One level accepts 1 - prod_i (1 - sum min(P_i, Q_i)).
+At a node with target law P: a sibling x drawn from Q is accepted with min(1, P(x)/Q(x)); after a
+rejection P becomes (P - Q)_+ normalised and the next sibling is tried; when none is left the token
+is drawn from P (i.i.d. siblings: SpecInfer, 2305.09781; without replacement: Sequoia 2402.12374 and
+RSD 2402.14160). Proof: one trial emits min(P, Q)(x) and leaves the residual, which does not depend
+on the rejected token; so the next sibling still comes from its own Q, which without replacement is
+the recorded law less the earlier siblings, renormalised. Sorting siblings after the draw would
+break this. A fixed candidate has a one-hot Q. One level accepts 1 - prod_i (1 - sum min(P_i, Q_i)).
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ class RecursiveRejection(Rule):
     def verify(self, draft: Draft, target_laws: TargetLaws, chance: Chance) -> Verdict:
         return descend(self._choose, draft, target_laws, chance)
 
-    def _choose(self, node: int, draft: Draft, target_laws: TargetLaws, chance: Chance) -> tuple[int | None, int]:
+    def _choose(
+        self, node: int, draft: Draft, target_laws: TargetLaws, chance: Chance
+    ) -> tuple[int | None, int]:
         """The child of `node` that is accepted (None: none) and the token emitted after `node`."""
         law = widened(target_laws.row(node))
         for child in draft.children.get(node, ()):

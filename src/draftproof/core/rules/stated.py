@@ -1,4 +1,5 @@
-"""What the package needs to know of a rule beside the rule itself; stated at the end of the rule's own file, as `STATED`."""
+"""What the package needs to know of a rule beside the rule itself; stated at the end of the rule's
+own file, as `STATED`."""
 
 from __future__ import annotations
 
@@ -26,9 +27,10 @@ Form = Literal["chain", "tree"]
 class Formula:
     """A rule's expected tokens of a round.
 
-    chain: the probability that a token of a chain is kept. siblings: for rules that take trees and walk down them, which child
-    of a node is accepted, by selection. tree: for those that take trees otherwise, the expected tokens themselves. guesses:
-    over fixed guesses given as paths. tolerance: how far a round may be off by rounding."""
+    chain: the probability that a token of a chain is kept. siblings: for rules that take trees and
+    walk down them, which child of a node is accepted, by selection. tree: for those that take trees
+    otherwise, the expected tokens themselves. guesses: over fixed guesses given as paths.
+    tolerance: how far a round may be off by rounding."""
 
     chain: Weight
     siblings: dict[Selection, Siblings] | None = None
@@ -39,11 +41,13 @@ class Formula:
 
 @dataclass(frozen=True)
 class Foretold:
-    """How likely a token of the text was an accepted draft, for `plan`; the figures are in `plan/acceptance.py` and
-    `plan/siblings.py`. chain, tree: of sampled drafts; None where it is not foretold.
+    """How likely a token of the text was an accepted draft, for `plan`; the figures are in
+    `plan/acceptance.py` and `plan/siblings.py`. chain, tree: of sampled drafts; None where it is
+    not foretold.
 
-    "ratio": min(1, Q/P) a token, siblings by what a rejection leaves; "joint": running products of Q/P; "draw": the draft
-    equals the target's own draw; "noise": both draw by one noise; "divided": K-SEQ's P/rho."""
+    "ratio": min(1, Q/P) a token, siblings by what a rejection leaves; "joint": running products of
+    Q/P; "draw": the draft equals the target's own draw; "noise": both draw by one noise; "divided":
+    K-SEQ's P/rho."""
 
     chain: Literal["ratio", "joint", "draw", "noise"] | None = None
     tree: Literal["ratio", "draw", "noise", "divided"] | None = None
@@ -51,10 +55,11 @@ class Foretold:
 
 @dataclass(frozen=True)
 class Stated:
-    """rule: the rule. expected: its expected length; None for a lossy rule, which has no proof. natural: the forms of sampled
-    draft, with the selection of siblings, that it verifies unless another rule is asked for. foretold: what `plan` goes by;
-    without it `plan` refuses the rule in a sentence. name: how one asks for it, where its own name says more. vllm: its word
-    in vLLM's `rejection_sample_method`."""
+    """rule: the rule. expected: its expected length; None for a lossy rule, which has no proof.
+    natural: the forms of sampled draft, with the selection of siblings, that it verifies unless
+    another rule is asked for. foretold: what `plan` goes by; without it `plan` refuses the rule in
+    a sentence. name: how one asks for it, where its own name says more. vllm: its word in vLLM's
+    `rejection_sample_method`."""
 
     rule: Rule
     expected: Formula | None = None

@@ -1,9 +1,10 @@
-"""`token`: accept each draft with min(1, target/draft), replace the first rejected one from the residual.
+"""`token`: accept each draft with min(1, target/draft), replace the first rejected one from the
+residual.
 
-Leviathan, Kalman, Matias (2211.17192) and Chen et al. (2302.01318). One position emits x with probability
-min(p, q)(x) + (1 - sum min(p, q)) * (p - q)_+(x) / sum (p - q)_+ = p(x); positions chain. A fixed draft is a one-hot draft
-law: acceptance p(x), residual p without x. The bonus is the residual against a draft law of zero, so one line draws both.
-"""
+Leviathan, Kalman, Matias (2211.17192) and Chen et al. (2302.01318). One position emits x with
+probability min(p, q)(x) + (1 - sum min(p, q)) * (p - q)_+(x) / sum (p - q)_+ = p(x); positions
+chain. A fixed draft is a one-hot draft law: acceptance p(x), residual p without x. The bonus is the
+residual against a draft law of zero, so one line draws both."""
 
 from __future__ import annotations
 
@@ -37,12 +38,17 @@ class Token(Rule):
 
 
 def _one_by_one(draft: Draft, target_laws: TargetLaws, chance: Chance) -> Verdict:
-    """The same in a CPU's memory, where looking at a number waits for nothing: no law is made behind the first rejection."""
+    """The same in a CPU's memory, where looking at a number waits for nothing: no law is made
+    behind the first rejection."""
     fixed = draft.selection == "fixed"
     for i, token in enumerate(draft.tokens):
         law = as_numpy(target_laws.row(i - 1))
         drawn_from = None if fixed else as_numpy(draft.laws[i - 1])
-        ratio = float(law[token]) if drawn_from is None else float(law[token]) / float(drawn_from[token])
+        ratio = (
+            float(law[token])
+            if drawn_from is None
+            else float(law[token]) / float(drawn_from[token])
+        )
         if not chance.bernoulli(min(ratio, 1.0), Purpose.ACCEPT, i):
             left = _less(law, token) if drawn_from is None else residual(law, drawn_from)
             return Verdict(tuple(range(i)), int(chance.draw(left, Purpose.REPLACEMENT, 0)))
@@ -58,19 +64,29 @@ def _less(law: Array, token: int) -> Array:
 
 
 def accept_probabilities(draft: Draft, laws: Array) -> Array:
-    """min(1, target/draft) at each drafted token of a chain [len(draft)], float64; `laws` [len(draft) + 1, vocab].
+    """min(1, target/draft) at each drafted token of a chain [len(draft)], float64; `laws`
+    [len(draft) + 1, vocab].
 
-    A trial succeeds iff u < ratio with u in [0, 1): strict, so a token the target forbids is never accepted."""
+    A trial succeeds iff u < ratio with u in [0, 1): strict, so a token the target forbids is never
+    accepted."""
     xp = array_namespace(laws)
-    target = xp.astype(xp.stack([laws[i, token] for i, token in enumerate(draft.tokens)]), xp.float64)
+    target = xp.astype(
+        xp.stack([laws[i, token] for i, token in enumerate(draft.tokens)]), xp.float64
+    )
     if draft.selection == "fixed":
         return target
-    drawn = xp.stack([draft.laws[parent][token] for parent, token in zip(draft.parents, draft.tokens, strict=True)])
+    drawn = xp.stack(
+        [
+            draft.laws[parent][token]
+            for parent, token in zip(draft.parents, draft.tokens, strict=True)
+        ]
+    )
     return xp.clip(target / xp.astype(drawn, xp.float64), max=1.0)
 
 
 def replacement_law(draft: Draft, laws: Array, stop: Scalar) -> Array:
-    """What follows `stop` accepted drafts: the residual [vocab] there, or the target's own law after the last draft."""
+    """What follows `stop` accepted drafts: the residual [vocab] there, or the target's own law
+    after the last draft."""
     xp = array_namespace(laws)
     where = {"device": device(laws)}
     target = laws[stop]

@@ -1,13 +1,16 @@
-"""`traversal`: tree verification from the leaves to the root (Weng et al., 2505.12398). On a chain it is `block`.
+"""`traversal`: tree verification from the leaves to the root (Weng et al., 2505.12398). On a chain
+it is `block`.
 
-A node is visited with a success probability r and a law P. Its children are tried in draw order: child x, drawn from Q, is
-visited with min(1, r P(x)/Q(x)) and its own target law; when its whole subtree fails, w = (r P - Q)_+ with mass S gives the new
-r = S/(S + 1 - r) and P = w/S. When all children have failed, a coin of r emits Y ~ P here, else the failure is handed up.
+A node is visited with a success probability r and a law P. Its children are tried in draw order:
+child x, drawn from Q, is visited with min(1, r P(x)/Q(x)) and its own target law; when its whole
+subtree fails, w = (r P - Q)_+ with mass S gives the new r = S/(S + 1 - r) and P = w/S. When all
+children have failed, a coin of r emits Y ~ P here, else the failure is handed up.
 
-Claim: a visit succeeds with probability exactly r, and then what follows the node has law P continued by the target. The first
-child contributes min(r P, Q); its failure has probability 1 - r + S, and by induction the rest contributes (1 - r + S) *
-S/(S + 1 - r) * w/S = w; min(r P, Q) + w = r P. After a failure r and P do not depend on the token that failed, so siblings
-without replacement keep the claim. The root is visited with r = 1 and never fails.
+Claim: a visit succeeds with probability exactly r, and then what follows the node has law P
+continued by the target. The first child contributes min(r P, Q); its failure has probability 1 - r
++ S, and by induction the rest contributes (1 - r + S) * S/(S + 1 - r) * w/S = w; min(r P, Q) + w =
+r P. After a failure r and P do not depend on the token that failed, so siblings without replacement
+keep the claim. The root is visited with r = 1 and never fails.
 """
 
 from __future__ import annotations
@@ -39,8 +42,11 @@ class Traversal(Rule):
         return Verdict(draft.nodes_to(node), int(chance.draw(law, Purpose.REPLACEMENT, 0)))
 
 
-def _visit(node: int, success: float, draft: Draft, target_laws: TargetLaws, chance: Chance) -> tuple[int, Array] | None:
-    """The node below which the round ends and the law [vocab] of the token there; None with probability 1 - success."""
+def _visit(
+    node: int, success: float, draft: Draft, target_laws: TargetLaws, chance: Chance
+) -> tuple[int, Array] | None:
+    """The node below which the round ends and the law [vocab] of the token there; None with
+    probability 1 - success."""
     law = widened(target_laws.row(node))
     for child in draft.children.get(node, ()):
         token, drawn_from = draft.tokens[child], sibling_law(draft, child, law)

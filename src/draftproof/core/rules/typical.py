@@ -1,9 +1,11 @@
-"""`typical`: Medusa's typical acceptance (2401.10774, section 2.3.1). LOSSY: the output law is not the target's.
+"""`typical`: Medusa's typical acceptance (2401.10774, section 2.3.1). LOSSY: the output law is not
+the target's.
 
-A candidate x is accepted when the target gives it more than min(epsilon, delta exp(-H)), H the entropy of the target's law in
-nats: a likely token is kept even if the target would mostly have drawn another one. The longest accepted path wins, the
-earliest among equals; the token after it is the target's own draw. Here for comparison with published figures; never a default,
-and refused by `--lossless`.
+A candidate x is accepted when the target gives it more than min(epsilon, delta exp(-H)), H the
+entropy of the target's law in nats: a likely token is kept even if the target would mostly have
+drawn another one. The longest accepted path wins, the earliest among equals; the token after it is
+the target's own draw. Here for comparison with published figures; never a default, and refused by
+`--lossless`.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ class Typical(Rule):
     trees = True
     coupled = False
     text_follows_seed = False
-    selections: frozenset[Selection] = frozenset({"fixed", "iid", "without_replacement", "top_k_plus_one"})
+    selections: frozenset[Selection] = frozenset(
+        {"fixed", "iid", "without_replacement", "top_k_plus_one"}
+    )
 
     def verify(self, draft: Draft, target_laws: TargetLaws, chance: Chance) -> Verdict:
         best: tuple[int, ...] = ()

@@ -1,4 +1,5 @@
-"""How many tokens to draft: one file a rule, and the list of them. The key `adaptive` of `speculative_config` names one."""
+"""How many tokens to draft: one file a rule, and the list of them. The key `adaptive` of
+`speculative_config` names one."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ MOST = 16
 
 @dataclass(frozen=True)
 class Length:
-    """make: a rule for one request. weighs: whether it needs costs. live: whether its costs follow the clock."""
+    """make: a rule for one request. weighs: whether it needs costs. live: whether its costs follow
+    the clock."""
 
     make: Callable[[RoundCosts], LengthRule]
     weighs: bool = True

@@ -1,10 +1,12 @@
-"""Running estimates of acceptance from one request's past rounds: by position, and by what a drafter said of its draft.
+"""Running estimates of acceptance from one request's past rounds: by position, and by what a
+drafter said of its draft.
 
-Counts fade, so that a text that changes is followed, and are drawn towards a coarser estimate while they are few: a position's
-rate towards that of all positions, that of a kind of draft towards what its drafter knows of such drafts from elsewhere, or
-else towards that of all drafts. (Towards all drafts alone, one weak match that failed would speak against strong ones, and
-beside another drafter they would never be tried.) Only counts go in: the same rounds give the same estimates on every machine.
-"""
+Counts fade, so that a text that changes is followed, and are drawn towards a coarser estimate while
+they are few: a position's rate towards that of all positions, that of a kind of draft towards what
+its drafter knows of such drafts from elsewhere, or else towards that of all drafts. (Towards all
+drafts alone, one weak match that failed would speak against strong ones, and beside another drafter
+they would never be tried.) Only counts go in: the same rounds give the same estimates on every
+machine."""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from collections.abc import Hashable
 from draftproof.drafters.protocol import Foreseen
 
 PRIOR = 0.7
-"""Acceptance taken for granted before anything is known: what decent drafters reach, so that a first draft is tried."""
+"""Acceptance taken for granted before anything is known: what decent drafters reach, so that a
+first draft is tried."""
 PRIOR_WEIGHT = 2.0
 POSITION_WEIGHT = 4.0
 FADE = 0.95
@@ -22,7 +25,8 @@ FADE = 0.95
 
 
 CLASSES = (0, 1, 2, 3, 4, 6, 9)
-"""Strengths from which on a new class begins: a few, so that each is met often enough to be judged."""
+"""Strengths from which on a new class begins: a few, so that each is met often enough to be
+judged."""
 
 
 def strength_class(strength: int) -> int:
@@ -53,10 +57,12 @@ class Rate:
 
 
 class Acceptance:
-    """Conditional acceptance by position, for a kind of draft within `coarser`, or for all drafts when that is None; `prior` is
-    then taken for granted before anything is known."""
+    """Conditional acceptance by position, for a kind of draft within `coarser`, or for all drafts
+    when that is None; `prior` is then taken for granted before anything is known."""
 
-    def __init__(self, coarser: Acceptance | None = None, fade: float = FADE, prior: float = PRIOR) -> None:
+    def __init__(
+        self, coarser: Acceptance | None = None, fade: float = FADE, prior: float = PRIOR
+    ) -> None:
         self._coarser, self._fade, self._prior = coarser, fade, prior
         self._all = Rate()
         self._positions: list[Rate] = []
@@ -64,7 +70,9 @@ class Acceptance:
     @property
     def overall(self) -> float:
         """The chance that a draft that is reached is accepted, over all positions."""
-        return self._all.towards(self._prior if self._coarser is None else self._coarser.overall, PRIOR_WEIGHT)
+        return self._all.towards(
+            self._prior if self._coarser is None else self._coarser.overall, PRIOR_WEIGHT
+        )
 
     def at(self, position: int) -> float:
         """The chance that draft `position` (from 0), once reached, is accepted."""
@@ -76,7 +84,8 @@ class Acceptance:
         return self._positions[position].towards(prior, POSITION_WEIGHT)
 
     def expected(self, drafts: int) -> float:
-        """Accepted drafts of `drafts`: the sum of the chances that the first 1, 2, ... are all accepted."""
+        """Accepted drafts of `drafts`: the sum of the chances that the first 1, 2, ... are all
+        accepted."""
         total, survival = 0.0, 1.0
         for position in range(drafts):
             survival *= self.at(position)
@@ -111,7 +120,11 @@ class AcceptanceByStrength:
         strength = strength_class(foreseen.strength)
         if strength not in self._kinds:
             chance = foreseen.chance
-            kind = Acceptance(self._all, fade=1.0) if chance is None else Acceptance(fade=1.0, prior=chance)
+            kind = (
+                Acceptance(self._all, fade=1.0)
+                if chance is None
+                else Acceptance(fade=1.0, prior=chance)
+            )
             self._kinds[strength] = kind
         return self._kinds[strength]
 
@@ -122,5 +135,7 @@ class AcceptanceByStrength:
             self.of(foreseen).observe(accepted, reached)
 
     def state_key(self) -> Hashable:
-        kinds = tuple((strength, kind.state_key()) for strength, kind in sorted(self._kinds.items()))
+        kinds = tuple(
+            (strength, kind.state_key()) for strength, kind in sorted(self._kinds.items())
+        )
         return (self._all.state_key(), kinds)

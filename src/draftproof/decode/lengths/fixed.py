@@ -11,7 +11,8 @@ from draftproof.drafters.protocol import Foreseen
 
 
 class Fixed(LengthRule):
-    """The same length every round. Acceptance is followed all the same, for whoever has to choose between drafters."""
+    """The same length every round. Acceptance is followed all the same, for whoever has to choose
+    between drafters."""
 
     name = "fixed"
 

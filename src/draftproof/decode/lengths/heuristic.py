@@ -1,7 +1,8 @@
-"""`heuristic`: two tokens longer after a draft that was accepted whole, one shorter after any other, never below one.
+"""`heuristic`: two tokens longer after a draft that was accepted whole, one shorter after any
+other, never below one.
 
-transformers' schedule of the same name (`num_assistant_tokens_schedule`), with the configured length as the upper end.
-"""
+transformers' schedule of the same name (`num_assistant_tokens_schedule`), with the configured
+length as the upper end."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """`lab`: the best length for one running estimate of the acceptance rate and one cost ratio.
 
-The formula of 2211.17192 with the measured price of verification, as if every draft were accepted independently with the same
-chance. It is the simplest rule that adapts; `survival` needs neither assumption.
+The formula of 2211.17192 with the measured price of verification, as if every draft were accepted
+independently with the same chance. It is the simplest rule that adapts; `survival` needs neither
+assumption.
 """
 
 from __future__ import annotations
@@ -25,11 +26,15 @@ class Lab(Fixed):
 
     def length(self, longest: int) -> int:
         alpha = self.acceptance.of(None).overall
-        return int(best_draft_length(alpha, self.costs.draft + self.costs.each, longest, self._verify))
+        return int(
+            best_draft_length(alpha, self.costs.draft + self.costs.each, longest, self._verify)
+        )
 
     def reckon_with(self, costs: RoundCosts) -> None:
         self.costs = costs
 
     def _verify(self, tokens: NDArray[np.int64]) -> NDArray[np.float64]:
         """The price of a round's pass and of what comes with every round that drafts."""
-        return np.array([self.costs.verify_ratio(int(n)) + (self.costs.fixed if n > 1 else 0.0) for n in tokens])
+        return np.array(
+            [self.costs.verify_ratio(int(n)) + (self.costs.fixed if n > 1 else 0.0) for n in tokens]
+        )

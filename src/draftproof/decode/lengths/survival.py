@@ -1,13 +1,17 @@
-"""`survival`: draft on while the chance that the next draft is still reached and accepted is worth its price.
+"""`survival`: draft on while the chance that the next draft is still reached and accepted is worth
+its price.
 
-The round's rate, tokens per time, is highest when draft k + 1 is made exactly if A_{k+1} >= lambda (t_draft + dt_verify):
-A_{k+1} is the chance that the first k + 1 drafts are all accepted, lambda the long-run tokens per time (a stopping problem with
-renewal reward; SpecDec++ 2405.19715 states the threshold on A). A is a product of conditional chances. Until the draft law at a
-position is known, its chance is what past rounds say of that position; then it is what they say of laws as sure as this one.
+The round's rate, tokens per time, is highest when draft k + 1 is made exactly if A_{k+1} >= lambda
+(t_draft + dt_verify): A_{k+1} is the chance that the first k + 1 drafts are all accepted, lambda
+the long-run tokens per time (a stopping problem with renewal reward; SpecDec++ 2405.19715 states
+the threshold on A). A is a product of conditional chances. Until the draft law at a position is
+known, its chance is what past rounds say of that position; then it is what they say of laws as sure
+as this one.
 
-That is the rule where every token costs the same. Measured verification has steps, so what all further drafts bring and cost
-decides, the next one being the first of them. Two prices: before the drafter works for a law, that work and the verification;
-once the law is there, the verification alone.
+That is the rule where every token costs the same. Measured verification has steps, so what all
+further drafts bring and cost decides, the next one being the first of them. Two prices: before the
+drafter works for a law, that work and the verification; once the law is there, the verification
+alone.
 """
 
 from __future__ import annotations
@@ -37,7 +41,9 @@ class Survival(LengthRule):
 
     name = "survival"
 
-    def __init__(self, costs: RoundCosts, sureness: Callable[[Array], float] = largest_probability) -> None:
+    def __init__(
+        self, costs: RoundCosts, sureness: Callable[[Array], float] = largest_probability
+    ) -> None:
         self.costs = costs
         self._sureness = sureness
         self.acceptance = AcceptanceByStrength()
@@ -71,11 +77,16 @@ class Survival(LengthRule):
 
     def _survival(self, depth: int) -> float:
         """The chance that the first `depth` drafts of this round are all accepted."""
-        return prod(self._chances[:depth]) if depth <= len(self._chances) else prod(map(self._chance, range(depth)))
+        return (
+            prod(self._chances[:depth])
+            if depth <= len(self._chances)
+            else prod(map(self._chance, range(depth)))
+        )
 
     def _best_end(self, depth: int, survival: float) -> tuple[int, float]:
-        """Where to stop after `depth` drafts that survive with this chance, and what going on until there is worth.
-        Looking past the next draft matters where verification has steps: a dear one may stand before cheap ones."""
+        """Where to stop after `depth` drafts that survive with this chance, and what going on until
+        there is worth. Looking past the next draft matters where verification has steps: a dear one
+        may stand before cheap ones."""
         end, best, worth = depth, 0.0, 0.0
         for further in range(depth, self._longest):
             survival *= self._chance(further)
@@ -91,7 +102,9 @@ class Survival(LengthRule):
             return self.room(depth) > 0
         if depth == len(self._seen):
             self._seen.append(self._sureness(law))
-            self._chances.append(self._classes[self._class(depth)].towards(self._class_prior(depth), CLASS_WEIGHT))
+            self._chances.append(
+                self._classes[self._class(depth)].towards(self._class_prior(depth), CLASS_WEIGHT)
+            )
         survival = self._survival(depth + 1)
         _, after = self._best_end(depth + 1, survival)
         return survival + after >= self._rate * self.costs.more(depth)

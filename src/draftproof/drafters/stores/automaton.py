@@ -1,9 +1,10 @@
-"""A suffix automaton with counts: every stretch of a growing text, how often it occurs, and what follows it.
+"""A suffix automaton with counts: every stretch of a growing text, how often it occurs, and what
+follows it.
 
-At most two states and three transitions a token (Blumer et al. 1985), so what is stored grows linearly and a token is appended
-in constant time on average. Stretches that occur at the same places share a state. Occurrences are counted exactly for
-stretches of up to `depth` tokens: an append then touches at most `depth` counts, however repetitive the text.
-"""
+At most two states and three transitions a token (Blumer et al. 1985), so what is stored grows
+linearly and a token is appended in constant time on average. Stretches that occur at the same
+places share a state. Occurrences are counted exactly for stretches of up to `depth` tokens: an
+append then touches at most `depth` counts, however repetitive the text."""
 
 from __future__ import annotations
 
@@ -16,12 +17,13 @@ Match = tuple[int, int, int]
 """A state, and the shortest and the longest of the matched suffixes that share it."""
 
 BREAK = -1
-"""Stands between two texts in one automaton. It is no token: nothing matches across it and nobody is offered it."""
+"""Stands between two texts in one automaton. It is no token: nothing matches across it and nobody
+is offered it."""
 
 
 class SuffixAutomaton:
-    """Texts of token ids. State 0 is the empty stretch; `count[state]` is how often its stretches occur, `latest[state]` where
-    the last of them ends.
+    """Texts of token ids. State 0 is the empty stretch; `count[state]` is how often its stretches
+    occur, `latest[state]` where the last of them ends.
 
     depth: the longest stretch whose occurrences are counted."""
 
@@ -51,11 +53,13 @@ class SuffixAutomaton:
             self._append(token)
 
     def suffixes(self) -> Iterator[Match]:
-        """The text's own last tokens, up to `depth` of them; all that was seen after them hangs under these states."""
+        """The text's own last tokens, up to `depth` of them; all that was seen after them hangs
+        under these states."""
         return self._upwards(self._tail, self._tail_length)
 
     def matches(self, context: Sequence[int]) -> Iterator[Match]:
-        """As `suffixes`, for the last tokens of another text, as far as they occur here. One walk over `depth` tokens."""
+        """As `suffixes`, for the last tokens of another text, as far as they occur here. One walk
+        over `depth` tokens."""
         state = length = 0
         for token in context[-self.depth :]:
             while state > 0 and token not in self.follow[state]:
@@ -75,7 +79,11 @@ class SuffixAutomaton:
     def followers(self, state: int) -> list[Follower]:
         """What came after the stretches of `state`, in no order."""
         count, latest = self.count, self.latest
-        return [(token, count[s], latest[s], s) for token, s in self.follow[state].items() if token != BREAK]
+        return [
+            (token, count[s], latest[s], s)
+            for token, s in self.follow[state].items()
+            if token != BREAK
+        ]
 
     def _append(self, token: int) -> None:
         self.tokens.append(token)
@@ -86,7 +94,11 @@ class SuffixAutomaton:
             state = self.link[state]
         if state >= 0:
             after = self.follow[state][token]
-            self.link[current] = after if self.length[after] == self.length[state] + 1 else self._split(state, token, after)
+            self.link[current] = (
+                after
+                if self.length[after] == self.length[state] + 1
+                else self._split(state, token, after)
+            )
         self._last = current
         self._count(token)
 
@@ -99,7 +111,8 @@ class SuffixAutomaton:
         return len(self.length) - 1
 
     def _split(self, state: int, token: int, after: int) -> int:
-        """The shorter stretches of `after` now occur at one place more than its longer ones: a state of their own."""
+        """The shorter stretches of `after` now occur at one place more than its longer ones: a
+        state of their own."""
         shorter = self._new(self.length[state] + 1, dict(self.follow[after]), self.link[after])
         self.count[shorter], self.latest[shorter] = self.count[after], self.latest[after]
         self.link[after] = shorter

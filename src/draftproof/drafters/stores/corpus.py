@@ -23,11 +23,14 @@ BUILDERS: dict[str, Callable[[Sequence[NDArray[Any]]], dict[str, NDArray[Any]]]]
 
 
 def corpus_files(paths: Sequence[str | Path]) -> list[Path]:
-    """The files named, and those under the folders named, sorted, hidden ones left out. UsageError: nothing there."""
+    """The files named, and those under the folders named, sorted, hidden ones left out. UsageError:
+    nothing there."""
     files: list[Path] = []
     for path in map(Path, paths):
         if path.is_dir():
-            found = sorted(p for p in path.rglob("*") if p.is_file() and not _hidden(p.relative_to(path)))
+            found = sorted(
+                p for p in path.rglob("*") if p.is_file() and not _hidden(p.relative_to(path))
+            )
             if not found:
                 raise UsageError(f"the folder {path} holds no file")
             files += found
@@ -39,18 +42,22 @@ def corpus_files(paths: Sequence[str | Path]) -> list[Path]:
 
 
 def read_documents(path: Path) -> Iterator[str]:
-    """The texts of one file: of a .jsonl file the "text" (or "answer") of every line, else the whole file. UsageError: not
-    UTF-8, not JSON, a line without text."""
+    """The texts of one file: of a .jsonl file the "text" (or "answer") of every line, else the
+    whole file. UsageError: not UTF-8, not JSON, a line without text."""
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from error
+        raise UsageError(
+            f"{path} is not UTF-8 text: {error.reason} at byte {error.start}"
+        ) from error
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
     if path.suffix != ".jsonl":
         yield text
         return
-    for number, line in enumerate(text.split("\n"), 1):  # JSON may hold U+2028, where splitlines() would cut
+    for number, line in enumerate(
+        text.split("\n"), 1
+    ):  # JSON may hold U+2028, where splitlines() would cut
         if line.strip():
             yield _text_of(line, f"{path} line {number}")
 
@@ -58,13 +65,15 @@ def read_documents(path: Path) -> Iterator[str]:
 def build_store(
     kind: str, documents: Sequence[Sequence[int]], tokenizer: Any
 ) -> tuple[StoreHeader, Mapping[str, NDArray[Any]]]:
-    """The header and arrays of a store for method `kind` over documents of token ids. UsageError: unknown kind, no token."""
+    """The header and arrays of a store for method `kind` over documents of token ids. UsageError:
+    unknown kind, no token."""
     if kind not in BUILDERS:
         raise UsageError(f"method {kind!r} reads no store; allowed: {', '.join(BUILDERS)}")
     ids = [np.asarray(document, np.int64) for document in documents if len(document)]
     if not ids:
         raise UsageError("the corpus holds no token")
-    num_tokens, highest = sum(len(document) for document in ids), max(int(document.max()) for document in ids)
+    num_tokens = sum(len(document) for document in ids)
+    highest = max(int(document.max()) for document in ids)
     header = StoreHeader(kind, fingerprint(tokenizer), highest + 1, num_tokens, len(ids))
     return header, BUILDERS[kind](ids)
 

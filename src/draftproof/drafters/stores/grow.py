@@ -1,6 +1,7 @@
 """From counts of what followed to a draft: the likeliest paths first, as a chain or as a tree.
 
-What is planned are constants given the context, so looking at all of them before choosing changes no law.
+What is planned are constants given the context, so looking at all of them before choosing changes
+no law.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 
 Place = TypeVar("Place")
 Planned = list[tuple[int, int, float]]
-"""A node each: its token, its parent among the nodes (ROOT: the context), and the share of its path by the counts."""
+"""A node each: its token, its parent among the nodes (ROOT: the context), and the share of its path
+by the counts."""
 
 
 def likeliest(
@@ -29,11 +31,12 @@ def likeliest(
     floor: float = 0.0,
     chain: bool = False,
 ) -> Planned:
-    """Up to `nodes` nodes after `start`, at most `depth` levels, whose paths have a share of at least `floor`; always the
-    likeliest that is left next. A path's share is the product of count / total along it.
+    """Up to `nodes` nodes after `start`, at most `depth` levels, whose paths have a share of at
+    least `floor`; always the likeliest that is left next. A path's share is the product of count /
+    total along it.
 
-    followers(place): (token, count, recency, the place after it); of equal counts the more recent goes first. chain: only the
-    first of a node's followers is looked at."""
+    followers(place): (token, count, recency, the place after it); of equal counts the more recent
+    goes first. chain: only the first of a node's followers is looked at."""
     planned: Planned = []
     heap: list[tuple[float, int, int, int, int, Place]] = []
 
@@ -56,7 +59,8 @@ def likeliest(
 
 
 def place(planned: Planned, draft: DraftBuilder, context: Sequence[int], laws: LawPipeline) -> None:
-    """Guess what was planned, as far as there is room, without what the parameters forbid and what hangs under it."""
+    """Guess what was planned, as far as there is room, without what the parameters forbid and what
+    hangs under it."""
     placed, asks = {ROOT: ROOT}, laws.can_forbid
     for node, (token, parent, _) in enumerate(planned):
         if parent not in placed or draft.room_under(placed[parent]) <= 0:

@@ -1,12 +1,14 @@
-"""What outlives a request and shapes the drafts of later ones, and why its requests must not share coins.
+"""What outlives a request and shapes the drafts of later ones, and why its requests must not share
+coins.
 
-A draft may hold what an earlier request wrote. Were that text made with the coins that now judge the draft, the verdict would
-be known in part before it is drawn, and the law would be another one: with the same seed and prompt twice, total variation .117
-on a small model under `token`. So under a rule whose text depends on drafts every request over a memory takes a number of its
-own into its stream (`stream_key`). The number is taken when a request begins, and not read off what the memory holds, because
-of two that run at the same time the one may still learn from the other. What was written before and does not grow (a corpus, a
-prediction) goes into the stream by its content instead (`digest_of`), so that the same request over it gives the same text.
-"""
+A draft may hold what an earlier request wrote. Were that text made with the coins that now judge
+the draft, the verdict would be known in part before it is drawn, and the law would be another one:
+with the same seed and prompt twice, total variation .117 on a small model under `token`. So under a
+rule whose text depends on drafts every request over a memory takes a number of its own into its
+stream (`stream_key`). The number is taken when a request begins, and not read off what the memory
+holds, because of two that run at the same time the one may still learn from the other. What was
+written before and does not grow (a corpus, a prediction) goes into the stream by its content
+instead (`digest_of`), so that the same request over it gives the same text."""
 
 from __future__ import annotations
 
@@ -37,7 +39,8 @@ def digest_of(arrays: Iterable[Any]) -> int:
 
 
 def take_opening(memories: Iterable[Memory]) -> int:
-    """A number, from 1, that no other request over any of `memories` has; 0 where there are none."""
+    """A number, from 1, that no other request over any of `memories` has; 0 where there are
+    none."""
     memories = tuple(memories)
     if not memories:
         return 0

@@ -1,4 +1,5 @@
-"""What followed each n-gram, and how often: a table that grows with a text, and one built once from a corpus."""
+"""What followed each n-gram, and how often: a table that grows with a text, and one built once from
+a corpus."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ Array = NDArray[Any]
 
 
 class GrowingTable:
-    """n-grams of 1 to LONGEST tokens of one text -> how often each token followed. One entry a length is added for a token."""
+    """n-grams of 1 to LONGEST tokens of one text -> how often each token followed. One entry a
+    length is added for a token."""
 
     def __init__(self) -> None:
         self.tokens: list[int] = []
@@ -28,7 +30,8 @@ class GrowingTable:
     def fork(self) -> GrowingTable:
         """A copy that grows on its own."""
         other = GrowingTable()
-        other.tokens, other._after = list(self.tokens), {ngram: dict(counts) for ngram, counts in self._after.items()}
+        other.tokens = list(self.tokens)
+        other._after = {ngram: dict(counts) for ngram, counts in self._after.items()}
         return other
 
     def extend(self, tokens: Sequence[int]) -> None:
@@ -42,14 +45,17 @@ class GrowingTable:
                 counts[token] = counts.pop(token, 0) + 1  # the latest goes to the end
 
     def counts(self, ngram: tuple[int, ...]) -> Counts:
-        """token -> count, the one that followed last at the end; empty when the n-gram has not occurred before a token."""
+        """token -> count, the one that followed last at the end; empty when the n-gram has not
+        occurred before a token."""
         return self._after.get(ngram, {})
 
 
 class StoredTable:
-    """The same of a corpus, in flat arrays. An n-gram is found by a 64-bit hash: two that share one would only spoil a guess.
+    """The same of a corpus, in flat arrays. An n-gram is found by a 64-bit hash: two that share one
+    would only spoil a guess.
 
-    For each length n: keys{n} [m] hashes, ascending; first{n} [m + 1], where their tokens begin; tokens{n}, counts{n}."""
+    For each length n: keys{n} [m] hashes, ascending; first{n} [m + 1], where their tokens begin;
+    tokens{n}, counts{n}."""
 
     def __init__(self, arrays: Mapping[str, Array]) -> None:
         self._arrays = arrays
@@ -68,20 +74,32 @@ class StoredTable:
         if at == len(keys) or int(keys[at]) != key:
             return {}
         begin, end = int(first[at]), int(first[at + 1])
-        tokens, counts = self._arrays[f"tokens{n}"][begin:end], self._arrays[f"counts{n}"][begin:end]
+        tokens, counts = (
+            self._arrays[f"tokens{n}"][begin:end],
+            self._arrays[f"counts{n}"][begin:end],
+        )
         return dict(zip(tokens.tolist(), counts.tolist(), strict=True))
 
 
-def build_tables(documents: Sequence[Array], *, least: int = 2, most_tokens: int = 16) -> dict[str, Array]:
-    """The arrays of a `StoredTable` over documents of token ids; nothing is counted across two of them.
+def build_tables(
+    documents: Sequence[Array], *, least: int = 2, most_tokens: int = 16
+) -> dict[str, Array]:
+    """The arrays of a `StoredTable` over documents of token ids; nothing is counted across two of
+    them.
 
-    least: n-grams that were followed less often in all are left out. most_tokens: kept for one n-gram, the most frequent."""
+    least: n-grams that were followed less often in all are left out. most_tokens: kept for one
+    n-gram, the most frequent."""
     arrays: dict[str, Array] = {}
     for n in range(1, LONGEST + 1):
-        windows = [np.lib.stride_tricks.sliding_window_view(d, n + 1) for d in documents if len(d) > n]
+        windows = [
+            np.lib.stride_tricks.sliding_window_view(d, n + 1) for d in documents if len(d) > n
+        ]
         rows = np.concatenate(windows) if windows else np.zeros((0, n + 1), np.int64)
         keys = _hash(rows[:, :n])
-        arrays |= {f"{name}{n}": array for name, array in _grouped(keys, rows[:, n], least, most_tokens).items()}
+        arrays |= {
+            f"{name}{n}": array
+            for name, array in _grouped(keys, rows[:, n], least, most_tokens).items()
+        }
     return arrays
 
 
@@ -89,14 +107,20 @@ def _grouped(keys: Array, tokens: Array, least: int, most_tokens: int) -> dict[s
     """Count equal (key, token) pairs and lay them out by key, in ascending order of count."""
     order = np.lexsort((tokens, keys))
     keys, tokens = keys[order], tokens[order]
-    new = np.flatnonzero(np.append(True, (keys[1:] != keys[:-1]) | (tokens[1:] != tokens[:-1]))) if len(keys) else order
+    new = (
+        np.flatnonzero(np.append(True, (keys[1:] != keys[:-1]) | (tokens[1:] != tokens[:-1])))
+        if len(keys)
+        else order
+    )
     counts = np.diff(np.append(new, len(keys)))
     keys, tokens = keys[new], tokens[new]
     order = np.lexsort((counts, keys))
     keys, tokens, counts = keys[order], tokens[order], counts[order]
     unique, begin, sizes = np.unique(keys, return_index=True, return_counts=True)
     totals = np.add.reduceat(counts, begin) if len(counts) else counts
-    rank = np.repeat(begin + sizes, sizes) - np.arange(len(keys))  # 1 for the most frequent token of a key
+    rank = np.repeat(begin + sizes, sizes) - np.arange(
+        len(keys)
+    )  # 1 for the most frequent token of a key
     kept = np.repeat(totals >= least, sizes) & (rank <= most_tokens)
     kept_sizes = np.minimum(sizes, most_tokens)[totals >= least]
     return {
@@ -112,7 +136,8 @@ _STEP, _MIX = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9
 
 
 def _hash_one(ngram: tuple[int, ...]) -> int:
-    """`_hash` of one n-gram, in Python's integers: a NumPy call on four numbers would take longer."""
+    """`_hash` of one n-gram, in Python's integers: a NumPy call on four numbers would take
+    longer."""
     key = 0
     for token in ngram:
         key = ((key ^ token) * _MIX + _STEP) & _MASK

@@ -1,7 +1,9 @@
-"""Outputs of finished requests, kept for later ones: only where that was asked for, and never more than its caps.
+"""Outputs of finished requests, kept for later ones: only where that was asked for, and never more
+than its caps.
 
-The store is a few automata, filled one after another; when all are full the oldest is dropped whole. So what is oldest goes
-first, a fraction of the store at a time, and nothing is ever taken out of an automaton.
+The store is a few automata, filled one after another; when all are full the oldest is dropped
+whole. So what is oldest goes first, a fraction of the store at a time, and nothing is ever taken
+out of an automaton.
 """
 
 from __future__ import annotations
@@ -17,14 +19,15 @@ PARTS = 4
 
 
 class SharedOutputs(Memory):
-    """At most `max_requests` outputs and `max_tokens` tokens. depth: as in `SuffixAutomaton`. `version` counts what was added.
-    With several threads, read under `lock`."""
+    """At most `max_requests` outputs and `max_tokens` tokens. depth: as in `SuffixAutomaton`.
+    `version` counts what was added. With several threads, read under `lock`."""
 
     def __init__(self, depth: int, max_requests: int, max_tokens: int) -> None:
         self.version = 0
         self.lock = Lock()
         self._depth = depth
-        self._requests_each, self._tokens_each = max(1, max_requests // PARTS), max(1, max_tokens // PARTS)
+        self._requests_each = max(1, max_requests // PARTS)
+        self._tokens_each = max(1, max_tokens // PARTS)
         self._num_parts = min(PARTS, max_requests)
         self._parts: deque[SuffixAutomaton] = deque()
         self._sizes: deque[int] = deque()
@@ -59,4 +62,7 @@ class SharedOutputs(Memory):
         yield from reversed(tuple(self._parts))
 
     def _full(self, more: int) -> bool:
-        return self._sizes[-1] >= self._requests_each or len(self._parts[-1].tokens) + more > self._tokens_each
+        return (
+            self._sizes[-1] >= self._requests_each
+            or len(self._parts[-1].tokens) + more > self._tokens_each
+        )

@@ -1,7 +1,8 @@
 """A suffix array over a corpus of token ids: where a stretch of tokens occurs, in logarithmic time.
 
-Suffixes are sorted by their first SORTED tokens, by prefix doubling (Manber and Myers): enough for every match and continuation
-that is asked for, and a constant number of sorts however long the corpus.
+Suffixes are sorted by their first SORTED tokens, by prefix doubling (Manber and Myers): enough for
+every match and continuation that is asked for, and a constant number of sorts however long the
+corpus.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ Array = NDArray[Any]
 
 
 class SuffixArray:
-    """text [t]: documents of token ids, each followed by END, as big-endian uint32, so that bytes compare as tokens do.
-    suffixes [t]: where suffixes begin, sorted."""
+    """text [t]: documents of token ids, each followed by END, as big-endian uint32, so that bytes
+    compare as tokens do. suffixes [t]: where suffixes begin, sorted."""
 
     def __init__(self, arrays: Mapping[str, Array]) -> None:
         self.text, self.suffixes = arrays["text"], arrays["suffixes"]
@@ -38,9 +39,13 @@ class SuffixArray:
         return digest_of([self.text])
 
     def longest_match(self, context: Sequence[int], most: int, least: int = 1) -> tuple[int, Array]:
-        """(length, where it occurs) for the longest of the context's last `least` to `most` tokens that occur here; length 0
-        and no place when there is none. Occurrences come in the order of what follows them."""
-        low, high = least - 1, min(most, len(context), SORTED // 2)  # a stretch of `low` occurs (or is not asked for)
+        """(length, where it occurs) for the longest of the context's last `least` to `most` tokens
+        that occur here; length 0 and no place when there is none. Occurrences come in the order of
+        what follows them."""
+        low, high = (
+            least - 1,
+            min(most, len(context), SORTED // 2),
+        )  # a stretch of `low` occurs (or is not asked for)
         places = self.suffixes[:0]
         length = 0
         while low < high:
@@ -53,8 +58,11 @@ class SuffixArray:
         return length, places
 
     def tokens(self, begins: Array, count: int) -> list[list[int]]:
-        """The `count` entries of the text from each of `begins` on; END where a document ends and past the whole text."""
-        places = np.minimum(begins[:, None] + np.arange(count), len(self._tokens) - 1)  # the last entry is an END
+        """The `count` entries of the text from each of `begins` on; END where a document ends and
+        past the whole text."""
+        places = np.minimum(
+            begins[:, None] + np.arange(count), len(self._tokens) - 1
+        )  # the last entry is an END
         found: list[list[int]] = self._tokens[places].tolist()
         return found
 
@@ -86,11 +94,16 @@ def build_suffix_array(documents: Sequence[Array]) -> dict[str, Array]:
     rank = np.unique(text, return_inverse=True)[1].astype(np.int64)
     order, step = np.argsort(rank, kind="stable"), 1
     while step < SORTED and len(text):
-        later = np.append(rank[step:], np.full(min(step, len(rank)), -1))  # past the end: smaller than all
+        later = np.append(
+            rank[step:], np.full(min(step, len(rank)), -1)
+        )  # past the end: smaller than all
         key = rank * (len(text) + 1) + later + 1
         order = np.argsort(key, kind="stable")
         sorted_key = key[order]
         rank = np.empty_like(rank)
         rank[order] = np.cumsum(np.append(0, sorted_key[1:] != sorted_key[:-1]))
         step *= 2
-    return {"text": text.astype(">u4").view(np.uint32), "suffixes": order.astype(np.int64 if len(text) >= 2**31 else np.int32)}
+    return {
+        "text": text.astype(">u4").view(np.uint32),
+        "suffixes": order.astype(np.int64 if len(text) >= 2**31 else np.int32),
+    }

@@ -1,7 +1,7 @@
 """Full attention: every token's keys and values are kept, so forgetting is an assignment.
 
-Layers write at the live length and show the model a view of the live part; no pass copies what is cached. Room grows
-geometrically in blocks, so memory follows use and not the context limit.
+Layers write at the live length and show the model a view of the live part; no pass copies what is
+cached. Room grows geometrically in blocks, so memory follows use and not the context limit.
 """
 
 from __future__ import annotations
@@ -19,17 +19,26 @@ States = tuple[torch.Tensor, torch.Tensor]
 
 
 class FullLayers:
-    """The full-attention layers of one sequence. `limit`: the most tokens it may ever hold, or None."""
+    """The full-attention layers of one sequence. `limit`: the most tokens it may ever hold, or
+    None."""
 
     name = "full attention"
     supports_trees = True
     shares_passes = True
 
-    def __init__(self, indices: Sequence[int], limit: int | None, *, make_layer: Callable[..., Any] | None = None) -> None:
+    def __init__(
+        self,
+        indices: Sequence[int],
+        limit: int | None,
+        *,
+        make_layer: Callable[..., Any] | None = None,
+    ) -> None:
         self.limit = limit
         self.length = 0
         self.slabs = Slabs(len(indices))
-        self.layers = {index: (make_layer or FullLayer)(self, number) for number, index in enumerate(indices)}
+        self.layers = {
+            index: (make_layer or FullLayer)(self, number) for number, index in enumerate(indices)
+        }
         self._layout = Layout(0, 0)
 
     @property
@@ -56,7 +65,9 @@ class FullLayers:
     def keep(self, start: int, path: Sequence[int]) -> None:
         sources, destinations = moved(list(path))
         if sources:
-            self.slabs.move([start + place for place in sources], [start + place for place in destinations])
+            self.slabs.move(
+                [start + place for place in sources], [start + place for place in destinations]
+            )
         self.length = start + len(path)
 
     def restorable(self, length: int) -> int:
@@ -79,12 +90,16 @@ class FullLayers:
 
 
 class FullLayer(SlabLayer):
-    """Keys [1, heads, room, width] and values of one layer, views of `owner`'s storage; `owner.length` of them are live."""
+    """Keys [1, heads, room, width] and values of one layer, views of `owner`'s storage;
+    `owner.length` of them are live."""
 
     is_sliding = False
 
-    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> States:
-        """Write the new states after the live ones; views of both together. The owner has reserved the room."""
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> States:
+        """Write the new states after the live ones; views of both together. The owner has reserved
+        the room."""
         keys, values = self.claimed(key_states, value_states)
         start = self.owner.length
         end = start + key_states.shape[-2]
@@ -94,10 +109,11 @@ class FullLayer(SlabLayer):
 
 
 def additive_mask(layout: Layout, dtype: torch.dtype, device: torch.device) -> torch.Tensor | None:
-    """[n, start + n]: 0 where a token may look, the lowest number of `dtype` elsewhere; None where no mask is needed.
+    """[n, start + n]: 0 where a token may look, the lowest number of `dtype` elsewhere; None where
+    no mask is needed.
 
-    What was read before is visible to all. Additive, because `eager` and `sdpa` both take that and no layer has to convert
-    it."""
+    What was read before is visible to all. Additive, because `eager` and `sdpa` both take that and
+    no layer has to convert it."""
     if layout.count == 1 or (layout.parents is None and layout.start == 0):
         return None
     low = torch.finfo(dtype).min

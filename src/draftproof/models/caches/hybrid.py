@@ -1,4 +1,5 @@
-"""Layers that have both: keys and values of an attention part, and the states of a recurrent part beside it."""
+"""Layers that have both: keys and values of an attention part, and the states of a recurrent part
+beside it."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from draftproof.models.caches.window import WindowLayer
 
 
 class HybridFullLayer(LinearAttentionLayer, FullLayer):  # type: ignore[override]
-    """`update` and sizes are the attention part's, `update_conv_state` and its like the recurrent part's."""
+    """`update` and sizes are the attention part's, `update_conv_state` and its like the recurrent
+    part's."""
 
     attention_part: Any = FullLayer
 
@@ -21,7 +23,9 @@ class HybridFullLayer(LinearAttentionLayer, FullLayer):  # type: ignore[override
 
     def lazy_initialization(self, *states: Any, **named: Any) -> None:
         """Keys and values come by position, states by name."""
-        (self.attention_part if states else LinearAttentionLayer).lazy_initialization(self, *states, **named)
+        (self.attention_part if states else LinearAttentionLayer).lazy_initialization(
+            self, *states, **named
+        )
 
 
 class HybridWindowLayer(LinearAttentionLayer, WindowLayer):  # type: ignore[override]

@@ -1,8 +1,10 @@
-"""Recurrent layers: the past is folded into a state, which cannot be cut by length, so states are kept and tokens read again.
+"""Recurrent layers: the past is folded into a state, which cannot be cut by length, so states are
+kept and tokens read again.
 
-Before every pass the state is copied; a rollback goes to the last copy at or before the length wanted, and the session reads
-the tokens between again. Copies are thinned as they grow old: the price of a rollback is in proportion to how far it goes,
-and memory stays at KEPT states a layer. No trees: one state cannot follow two branches.
+Before every pass the state is copied; a rollback goes to the last copy at or before the length
+wanted, and the session reads the tokens between again. Copies are thinned as they grow old: the
+price of a rollback is in proportion to how far it goes, and memory stays at KEPT states a layer. No
+trees: one state cannot follow two branches.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ KEPT = 8
 
 
 class RecurrentLayers:
-    """Layers of one sequence with convolution or recurrent states, by index: of `recurrent_layer`, or hybrid ones."""
+    """Layers of one sequence with convolution or recurrent states, by index: of `recurrent_layer`,
+    or hybrid ones."""
 
     name = "recurrent state"
     supports_trees = False
@@ -30,7 +33,9 @@ class RecurrentLayers:
     def __init__(self, layers: Mapping[int, Any]) -> None:
         self.layers: dict[int, Any] = dict(layers)
         self.length = 0
-        self._live: int | None = 0  # the length whose state the layers hold; None while a pass runs, or after one failed
+        self._live: int | None = (
+            0  # the length whose state the layers hold; None while a pass runs, or after one failed
+        )
         self._kept: dict[int, list[LayerState]] = {}
 
     def prepare(self, layout: Layout) -> None:
@@ -53,12 +58,16 @@ class RecurrentLayers:
             state.load(layer)
 
     def _thin(self) -> None:
-        """Drop the kept state that is missed least: the gap it leaves is smallest against its distance from the end."""
+        """Drop the kept state that is missed least: the gap it leaves is smallest against its
+        distance from the end."""
         if len(self._kept) <= KEPT:
             return
         lengths = sorted(self._kept)
         before, after = [0, *lengths[:-2]], lengths[1:]
-        gaps = [(high - low) / (self.length - at + 1) for low, at, high in zip(before, lengths[:-1], after, strict=True)]
+        gaps = [
+            (high - low) / (self.length - at + 1)
+            for low, at, high in zip(before, lengths[:-1], after, strict=True)
+        ]
         del self._kept[lengths[gaps.index(min(gaps))]]
 
     def mask(self, dtype: torch.dtype, device: torch.device) -> None:
@@ -102,12 +111,20 @@ class LayerState:
 
     @classmethod
     def of(cls, layer: Any) -> LayerState:
-        return cls(copied(layer.conv_states), copied(layer.recurrent_states), dict(layer.has_previous_state))
+        return cls(
+            copied(layer.conv_states),
+            copied(layer.recurrent_states),
+            dict(layer.has_previous_state),
+        )
 
     def load(self, layer: Any) -> None:
         layer.conv_states, layer.recurrent_states = copied(self.conv), copied(self.recurrent)
-        layer.is_conv_states_initialized = {number: state is not None for number, state in self.conv.items()}
-        layer.is_recurrent_states_initialized = {number: state is not None for number, state in self.recurrent.items()}
+        layer.is_conv_states_initialized = {
+            number: state is not None for number, state in self.conv.items()
+        }
+        layer.is_recurrent_states_initialized = {
+            number: state is not None for number, state in self.recurrent.items()
+        }
         layer.has_previous_state = dict(self.has_previous)
 
 

@@ -13,20 +13,27 @@ BLOCK = 256
 
 
 class Slabs:
-    """Layers of one shape share one tensor [layers, 1, heads, room, width] for keys and one for values, so that growing and
-    moving take a handful of operations, not a handful for each layer."""
+    """Layers of one shape share one tensor [layers, 1, heads, room, width] for keys and one for
+    values, so that growing and moving take a handful of operations, not a handful for each
+    layer."""
 
     def __init__(self, num_layers: int, *, zeroed: bool = False) -> None:
         self.num_layers = num_layers
-        self.zeroed = zeroed  # entries that are shown before they were written must hold numbers, not whatever memory holds
+        # entries shown before they were written must hold numbers, not whatever memory holds
+        self.zeroed = zeroed
         self.room = 0
-        self._slabs: dict[tuple[str, int | None], torch.Tensor] = {}  # number None: shared by all layers of its shape
+        self._slabs: dict[
+            tuple[str, int | None], torch.Tensor
+        ] = {}  # number None: shared by all layers of its shape
 
     def claim(self, which: str, number: int, like: torch.Tensor) -> torch.Tensor:
-        """Storage [1, heads, room, width] for the layer `number`, of the shape and kind of `like` [1, heads, any, width]."""
+        """Storage [1, heads, room, width] for the layer `number`, of the shape and kind of `like`
+        [1, heads, any, width]."""
         batch, heads, _, width = like.shape
         if (which, None) not in self._slabs:
-            self._slabs[which, None] = self._new(like, (self.num_layers, batch, heads, self.room, width))
+            self._slabs[which, None] = self._new(
+                like, (self.num_layers, batch, heads, self.room, width)
+            )
         shared = self._slabs[which, None]
         shape = (batch, heads, self.room, width)
         if shared.shape[1:] != shape or shared.dtype != like.dtype or shared.device != like.device:
@@ -39,7 +46,8 @@ class Slabs:
         return self._slabs[which, None][number] if own is None else own[0]
 
     def resize(self, room: int, old: Any, new: Any) -> None:
-        """Have storage for `room` tokens, with the entries at `old` (a slice or places) at `new`; views must be taken anew."""
+        """Have storage for `room` tokens, with the entries at `old` (a slice or places) at `new`;
+        views must be taken anew."""
         self.room = room
         for key, slab in self._slabs.items():
             grown = self._new(slab, (*slab.shape[:-2], room, slab.shape[-1]))
@@ -68,7 +76,8 @@ class Slabs:
         """Give every initialised layer its storage again, after it was moved."""
         for layer in layers:
             if layer.is_initialized:
-                layer.keys, layer.values = self.view("keys", layer.number), self.view("values", layer.number)
+                layer.keys = self.view("keys", layer.number)
+                layer.values = self.view("values", layer.number)
 
     def drop(self) -> None:
         self._slabs = {}
@@ -76,7 +85,8 @@ class Slabs:
 
 
 class SlabLayer(CacheLayerMixin):
-    """One layer whose keys [1, heads, room, width] and values are views of its owner's slabs: what transformers asks of it."""
+    """One layer whose keys [1, heads, room, width] and values are views of its owner's slabs: what
+    transformers asks of it."""
 
     owner: Any
 
@@ -90,7 +100,9 @@ class SlabLayer(CacheLayerMixin):
         self.values = self.owner.slabs.claim("values", self.number, value_states)
         self.is_initialized = True
 
-    def claimed(self, key_states: torch.Tensor, value_states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def claimed(
+        self, key_states: torch.Tensor, value_states: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """The layer's storage for states of this shape."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)

@@ -1,9 +1,11 @@
-"""Sliding windows: a ring of window - 1 + slack entries, of which a mask shows every token its own window.
+"""Sliding windows: a ring of window - 1 + slack entries, of which a mask shows every token its own
+window.
 
-Token number i of the sequence lies at place i modulo the size of the ring, so nothing is moved as the window slides. The slack
-is what a rollback can take back: entries that left the window lately are still there. It follows use (the widest pass that may
-be rolled back and the farthest rollback seen, up to a cap) and is remembered for the sequences that come after. A rollback
-beyond it is no error: `restorable` says 0, and the session reads its tokens again.
+Token number i of the sequence lies at place i modulo the size of the ring, so nothing is moved as
+the window slides. The slack is what a rollback can take back: entries that left the window lately
+are still there. It follows use (the widest pass that may be rolled back and the farthest rollback
+seen, up to a cap) and is remembered for the sequences that come after. A rollback beyond it is no
+error: `restorable` says 0, and the session reads its tokens again.
 """
 
 from __future__ import annotations
@@ -39,17 +41,29 @@ class WindowLayers:
     shares_passes = True
 
     def __init__(
-        self, indices: Sequence[int], window: int, slack: Slack, *, make_layer: Callable[..., Any] | None = None
+        self,
+        indices: Sequence[int],
+        window: int,
+        slack: Slack,
+        *,
+        make_layer: Callable[..., Any] | None = None,
     ) -> None:
         self.window, self.slack = window, slack
         self.length = 0
-        self.written = 0  # one more than the highest token number written since the sequence was empty
+        self.written = (
+            0  # one more than the highest token number written since the sequence was empty
+        )
         self.oldest = 0  # the lowest token number that is still there
-        self.stale = 0  # entries of token numbers from `length` up to here are left over from rejected drafts
+        # entries of token numbers from `length` up to here are left over from rejected drafts
+        self.stale = 0
         self.slabs = Slabs(len(indices), zeroed=True)
-        self.layers = {index: (make_layer or WindowLayer)(self, number) for number, index in enumerate(indices)}
+        self.layers = {
+            index: (make_layer or WindowLayer)(self, number) for number, index in enumerate(indices)
+        }
         self.layout = Layout(0, 0)
-        self.is_apart = False  # whether the pass prepared is too wide for the ring, and read beside it
+        self.is_apart = (
+            False  # whether the pass prepared is too wide for the ring, and read beside it
+        )
 
     @property
     def name(self) -> str:
@@ -65,13 +79,19 @@ class WindowLayers:
         return max(0, position - self.window + 1)
 
     def visible(self, positions: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
-        """bool [n, width]: whether the token at positions[i] may see position others[j], as far as the window goes."""
+        """bool [n, width]: whether the token at positions[i] may see position others[j], as far as
+        the window goes."""
         return positions[:, None] - others[None, :] < self.window
 
     def prepare(self, layout: Layout) -> None:
         self.length, self.layout = layout.start, layout
         self.slack.learn(layout.count - layout.settled)
-        most = max(self.room, self.window - 1 + max(self.slack.tokens, layout.count if layout.parents is not None else 0))
+        most = max(
+            self.room,
+            self.window
+            - 1
+            + max(self.slack.tokens, layout.count if layout.parents is not None else 0),
+        )
         self._make_room(min(layout.end, most), most)
         self.is_apart = layout.end > self.room and layout.count > self.room - self.window + 1
         self.written = max(self.written, layout.end)
@@ -80,7 +100,8 @@ class WindowLayers:
 
     @torch.inference_mode()
     def _clear_stale(self) -> None:
-        """Zero what rejected drafts left where the ring shows it: hidden by the mask, but NaN times 0 would still be NaN."""
+        """Zero what rejected drafts left where the ring shows it: hidden by the mask, but NaN times
+        0 would still be NaN."""
         if self.written > self.room and self.stale > self.layout.end:
             first = max(self.layout.end, self.stale - self.room)
             self.slabs.clear(self.places(first, self.stale))
@@ -107,7 +128,8 @@ class WindowLayers:
         return [number % self.room for number in range(first, last)]
 
     def shown(self) -> torch.Tensor:
-        """The token numbers [width] that stand in what `WindowLayer.update` returns for this pass, in that order."""
+        """The token numbers [width] that stand in what `WindowLayer.update` returns for this pass,
+        in that order."""
         if self.is_apart:
             return torch.arange(self.first_visible(self.layout.start), self.layout.end)
         if self.written <= self.room:
@@ -117,7 +139,12 @@ class WindowLayers:
 
     def mask(self, dtype: torch.dtype, device: torch.device) -> torch.Tensor | None:
         layout = self.layout
-        if layout.start == 0 and layout.parents is None and self.first_visible(layout.end - 1) == 0 and self._is_plain():
+        if (
+            layout.start == 0
+            and layout.parents is None
+            and self.first_visible(layout.end - 1) == 0
+            and self._is_plain()
+        ):
             return None  # causal, and nothing has left the window
         numbers = self.shown()
         own = torch.tensor(layout.positions())
@@ -125,7 +152,11 @@ class WindowLayers:
         node = (numbers - layout.start).clamp(0, layout.count - 1)
         positions = torch.where(is_new, own[node], numbers)
         seen = self.visible(own, positions) & (numbers < layout.end)
-        family = ancestors(layout.parents)[:, node] if layout.parents is not None else numbers[None] <= own[:, None]
+        family = (
+            ancestors(layout.parents)[:, node]
+            if layout.parents is not None
+            else numbers[None] <= own[:, None]
+        )
         seen &= family | ~is_new
         if layout.count == 1 and bool(seen.all()):
             return None
@@ -143,7 +174,12 @@ class WindowLayers:
     def keep(self, start: int, path: Sequence[int]) -> None:
         sources, destinations = moved(list(path))
         if sources:
-            self.slabs.move(*([(start + place) % self.room for place in some] for some in (sources, destinations)))
+            self.slabs.move(
+                *(
+                    [(start + place) % self.room for place in some]
+                    for some in (sources, destinations)
+                )
+            )
         self.length = start + len(path)
 
     def restorable(self, length: int) -> int:
@@ -169,7 +205,8 @@ class WindowLayers:
 
 
 class ChunkLayers(WindowLayers):
-    """Chunked attention: a token sees its own chunk of `window` positions, from the chunk's beginning."""
+    """Chunked attention: a token sees its own chunk of `window` positions, from the chunk's
+    beginning."""
 
     @property
     def name(self) -> str:
@@ -187,7 +224,9 @@ class WindowLayer(SlabLayer):
 
     is_sliding = True
 
-    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> States:
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> States:
         """Write the new states; what this pass sees, in the order of `owner.shown()`."""
         keys, values = self.claimed(key_states, value_states)
         if self.owner.is_apart:
@@ -199,7 +238,8 @@ class WindowLayer(SlabLayer):
         return keys[:, :, :shown], values[:, :, :shown]
 
     def _beside(self, ring: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
-        """The window before the pass with the pass's tokens after it, in a tensor of its own; the ring gets the last ones."""
+        """The window before the pass with the pass's tokens after it, in a tensor of its own; the
+        ring gets the last ones."""
         owner, layout = self.owner, self.owner.layout
         before = ring[:, :, owner.places(owner.first_visible(layout.start), layout.start)]
         both = torch.cat([before, new], dim=2)

@@ -1,4 +1,5 @@
-"""Passes by OpenVINO: a transformers module converted once, its keys and values in pages that this package hands out."""
+"""Passes by OpenVINO: a transformers module converted once, its keys and values in pages that this
+package hands out."""
 
 from draftproof.models.openvino.telemetry import send_nothing
 

@@ -1,10 +1,13 @@
-"""From a transformers module to an OpenVINO graph without a cache, with a joint in every layer where attention will be put.
+"""From a transformers module to an OpenVINO graph without a cache, with a joint in every layer
+where attention will be put.
 
-The graph reads `ids` [1, n], `positions` [1, n] and `rows` [m], all int64, and gives `logits` [m, vocabulary] and `hidden.0`
-(the embeddings) to `hidden.L` [n, width]. A joint is named "attention.3" and joins what layer 3 hands to its attention:
-queries, keys and values [n, heads * width], after rotation. It is made of plain operations, so that the graph can be written to
-a file and its weights compressed; `paged.py` puts the attention over a paged cache in its place. Nothing but attention looks at
-more than one token, which is why one flat list of tokens may belong to any number of sequences.
+The graph reads `ids` [1, n], `positions` [1, n] and `rows` [m], all int64, and gives `logits` [m,
+vocabulary] and `hidden.0` (the embeddings) to `hidden.L` [n, width]. A joint is named "attention.3"
+and joins what layer 3 hands to its attention: queries, keys and values [n, heads * width], after
+rotation. It is made of plain operations, so that the graph can be written to a file and its weights
+compressed; `paged.py` puts the attention over a paged cache in its place. Nothing but attention
+looks at more than one token, which is why one flat list of tokens may belong to any number of
+sequences.
 """
 
 from __future__ import annotations
@@ -25,13 +28,21 @@ from draftproof.models.caches.kinds import LayerKind
 
 IMPLEMENTATION = "draftproof_openvino"
 INPUTS = ("ids", "positions", "rows")
-_HARMLESS_OPTIONS = {"dropout", "is_causal", "sliding_window", "position_ids", "use_cache", "output_hidden_states"}
+_HARMLESS_OPTIONS = {
+    "dropout",
+    "is_causal",
+    "sliding_window",
+    "position_ids",
+    "use_cache",
+    "output_hidden_states",
+}
 """Of an attention call: those that are said in other ways here, or change nothing."""
 
 
 @dataclass(frozen=True)
 class Attention:
-    """What one layer's attention is: heads and widths of its keys and values, its scale, and the tokens it sees (0: all)."""
+    """What one layer's attention is: heads and widths of its keys and values, its scale, and the
+    tokens it sees (0: all)."""
 
     heads: int
     key_width: int
@@ -44,10 +55,12 @@ class Attention:
 
 
 class _Joint(torch.nn.Module):
-    """Stands for a layer's attention while the module is traced. It gives the queries, which have the shape of the answer
-    where keys and values are equally wide."""
+    """Stands for a layer's attention while the module is traced. It gives the queries, which have
+    the shape of the answer where keys and values are equally wide."""
 
-    def forward(self, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    def forward(
+        self, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor
+    ) -> torch.Tensor:
         heads = queries.shape[1]
         flat = (part.transpose(1, 2).flatten(2)[0] for part in (queries, keys, values))
         return self.join(*flat).reshape(1, -1, heads, values.shape[-1])
@@ -60,7 +73,9 @@ class _Joint(torch.nn.Module):
 class _Placeholder(torch.nn.Module):
     """Replaced by an operation of the graph when the trace is converted."""
 
-    def forward(self, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    def forward(
+        self, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor
+    ) -> torch.Tensor:
         return queries.clone()
 
 
@@ -77,7 +92,9 @@ class _Traced(torch.nn.Module):
         self.kinds = kinds
         self.found: dict[int, Attention] = {}
 
-    def forward(self, ids: torch.Tensor, positions: torch.Tensor, rows: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def forward(
+        self, ids: torch.Tensor, positions: torch.Tensor, rows: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
         mask: Any = torch.zeros(1, 1, 1, 1)
         if len({kind.attention for kind in self.kinds}) > 1:
             mask = {kind.layer_type: mask for kind in self.kinds}
@@ -108,16 +125,27 @@ def _attention(
     """What transformers calls in every layer of the module that is traced."""
     traced = _trace.get()
     layer: Any = getattr(module, "layer_idx", None)
-    other = sorted(name for name, given in options.items() if given is not None and name not in _HARMLESS_OPTIONS)
+    other = sorted(
+        name
+        for name, given in options.items()
+        if given is not None and name not in _HARMLESS_OPTIONS
+    )
     if traced is None or layer is None or other:
         raise UnsupportedModelError(
-            f"{type(module).__name__} attends in a way of its own ({', '.join(other) or 'no layer index'})"
+            f"{type(module).__name__} attends in a way of its own "
+            f"({', '.join(other) or 'no layer index'})"
         )
     if query.shape[-1] != value.shape[-1]:
-        raise UnsupportedModelError(f"{type(module).__name__} has values of another width than its keys")
+        raise UnsupportedModelError(
+            f"{type(module).__name__} has values of another width than its keys"
+        )
     scale = float(scaling) if scaling is not None else key.shape[-1] ** -0.5
     traced.found[layer] = Attention(
-        int(key.shape[1]), int(key.shape[-1]), int(value.shape[-1]), scale, traced.kinds[layer].window or 0
+        int(key.shape[1]),
+        int(key.shape[-1]),
+        int(value.shape[-1]),
+        scale,
+        traced.kinds[layer].window or 0,
     )
     return traced.joints[layer](query, key, value), None
 
@@ -133,9 +161,14 @@ def trace(module: Any, kinds: Sequence[LayerKind]) -> tuple[Any, list[Attention]
     extensions: list[Any] = []
     for layer, joint in enumerate(traced.joints):
         operation = f"draftproof.attention.{layer}"
-        extensions += [ModuleExtension(joint.join, operation), ConversionExtension(operation, _joint_of(layer))]
+        extensions += [
+            ModuleExtension(joint.join, operation),
+            ConversionExtension(operation, _joint_of(layer)),
+        ]
     example = (torch.tensor([[1, 2, 0]]), torch.arange(3)[None], torch.tensor([1, 2]))
-    configs = {id(part.config): part.config for part in module.modules() if hasattr(part, "config")}.values()
+    configs = {
+        id(part.config): part.config for part in module.modules() if hasattr(part, "config")
+    }.values()
     before = [config._attn_implementation_internal for config in configs]
     try:
         for config in configs:
@@ -144,19 +177,24 @@ def trace(module: Any, kinds: Sequence[LayerKind]) -> tuple[Any, list[Attention]
             warnings.simplefilter("ignore")
             graph = openvino.convert_model(traced, example_input=example, extension=extensions)
     except Exception as error:
-        raise UnsupportedModelError(f"{type(module).__name__} cannot be converted: {_reason(error)}") from error
+        raise UnsupportedModelError(
+            f"{type(module).__name__} cannot be converted: {_reason(error)}"
+        ) from error
     finally:
         for config, implementation in zip(configs, before, strict=True):
             config._attn_implementation_internal = implementation
     if sorted(traced.found) != list(range(len(kinds))):
         missing = next(layer for layer in range(len(kinds)) if layer not in traced.found)
-        raise UnsupportedModelError(f"layer {missing} of {type(module).__name__} attends by code of its own")
+        raise UnsupportedModelError(
+            f"layer {missing} of {type(module).__name__} attends by code of its own"
+        )
     _name(graph, len(kinds))
     return graph, [traced.found[layer] for layer in range(len(kinds))]
 
 
 def _joint_of(layer: int) -> Callable[[Any], list[Any]]:
-    """What makes the graph's joint of a layer: all three laid side by side, of which the queries' part is handed on."""
+    """What makes the graph's joint of a layer: all three laid side by side, of which the queries'
+    part is handed on."""
 
     def convert(context: Any) -> list[Any]:
         from openvino import opset13
@@ -165,7 +203,9 @@ def _joint_of(layer: int) -> Callable[[Any], list[Any]]:
         joint = opset13.concat([queries, keys, values], 1)
         joint.set_friendly_name(f"attention.{layer}")
         one = np.array([1], np.int64)
-        width = opset13.gather(opset13.shape_of(queries), opset13.constant(one), opset13.constant(np.int64(0)))
+        width = opset13.gather(
+            opset13.shape_of(queries), opset13.constant(one), opset13.constant(np.int64(0))
+        )
         return [opset13.slice(joint, np.array([0], np.int64), width, one, one).output(0)]
 
     return convert
@@ -177,14 +217,19 @@ def _name(graph: Any, num_layers: int) -> None:
 
     for given, name in zip(graph.inputs, INPUTS, strict=True):
         given.get_tensor().set_names({name})
-        given.get_node().set_partial_shape(openvino.PartialShape([-1] if name == "rows" else [1, -1]))
-    for output, name in zip(graph.outputs, ["logits", *(f"hidden.{i}" for i in range(num_layers + 1))], strict=True):
+        given.get_node().set_partial_shape(
+            openvino.PartialShape([-1] if name == "rows" else [1, -1])
+        )
+    for output, name in zip(
+        graph.outputs, ["logits", *(f"hidden.{i}" for i in range(num_layers + 1))], strict=True
+    ):
         output.get_tensor().set_names({name})
     graph.validate_nodes_and_infer_types()
 
 
 def _reason(error: Exception) -> str:
-    """The refusal that lies under what the converter made of it, or the converter's own words in one line."""
+    """The refusal that lies under what the converter made of it, or the converter's own words in
+    one line."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, UnsupportedModelError):

@@ -1,4 +1,5 @@
-"""A transformers model as OpenVINO runs it, behind the `LanguageModel` protocol: chains, trees and sequences side by side."""
+"""A transformers model as OpenVINO runs it, behind the `LanguageModel` protocol: chains, trees and
+sequences side by side."""
 
 from __future__ import annotations
 
@@ -26,13 +27,15 @@ from draftproof.models.support import context_limit
 
 
 class OpenVINOModel(CachingModel):
-    """graph: the file of a conversion, or an `openvino.Model`. layers: every layer's attention, by `graph.trace`. kinds: of the
-    layers' pasts. load_module: gives the transformers module that was converted, for what reads weights: heads take its
-    embedding and output layer, `bench` its `generate`. dtype: "float32", "bfloat16" or "float16", what is computed in.
+    """graph: the file of a conversion, or an `openvino.Model`. layers: every layer's attention, by
+    `graph.trace`. kinds: of the layers' pasts. load_module: gives the transformers module that was
+    converted, for what reads weights: heads take its embedding and output layer, `bench` its
+    `generate`. dtype: "float32", "bfloat16" or "float16", what is computed in.
 
-    `quantization`: None, "int8" or "int4": what the weights were rounded to; the model is then that model and no other.
-    `rows`: whether a row's logits are the same bits whatever is read beside it, as `rows.check_rows` found; None before.
-    Other members as in `HFModel`. Passes of one model take turns, so `extend_many` may be called from several threads."""
+    `quantization`: None, "int8" or "int4": what the weights were rounded to; the model is then that
+    model and no other. `rows`: whether a row's logits are the same bits whatever is read beside it,
+    as `rows.check_rows` found; None before. Other members as in `HFModel`. Passes of one model take
+    turns, so `extend_many` may be called from several threads."""
 
     engine = "openvino"
     continuing = Continuing.FREELY
@@ -84,7 +87,8 @@ class OpenVINOModel(CachingModel):
         self.output_device = torch.device(device)
 
     def session_bytes(self, num_tokens: int) -> int:
-        """What a session of `num_tokens` tokens takes at most: its pages, doubled as storage grows by doubling."""
+        """What a session of `num_tokens` tokens takes at most: its pages, doubled as storage grows
+        by doubling."""
         return 2 * self._pages.page_bytes * (-(-num_tokens // PAGE) + 1)
 
     def open(self) -> HFSession:
@@ -94,9 +98,11 @@ class OpenVINOModel(CachingModel):
         return PagedCache(self._pages)
 
     def extend_many(self, steps: Sequence[Step]) -> list[Output]:
-        """Read every step's tokens, all sessions in one pass but those whose step is long; see `LanguageModel.extend_many`.
+        """Read every step's tokens, all sessions in one pass but those whose step is long; see
+        `LanguageModel.extend_many`.
 
-        UsageError, before anything is read, when a step is wrong; when a pass fails, no session of the call has moved."""
+        UsageError, before anything is read, when a step is wrong; when a pass fails, no session of
+        the call has moved."""
         check_steps(self, steps)
         with self._turn:
             try:
@@ -112,24 +118,37 @@ class OpenVINOModel(CachingModel):
     def _read(self, steps: Sequence[Step]) -> list[Output]:
         """The outputs of all steps: long ones piece by piece, the others together."""
         parts = [pieces(_layout(step), self.continuing) for step in steps]
-        together = iter(self._pass([step for step, own in zip(steps, parts, strict=True) if len(own) == 1]))
-        return [next(together) if len(own) == 1 else self._piecewise(step, own) for step, own in zip(steps, parts, strict=True)]
+        together = iter(
+            self._pass([step for step, own in zip(steps, parts, strict=True) if len(own) == 1])
+        )
+        return [
+            next(together) if len(own) == 1 else self._piecewise(step, own)
+            for step, own in zip(steps, parts, strict=True)
+        ]
 
     def _piecewise(self, step: Step, parts: Sequence[Any]) -> Output:
-        """Read one step in several passes; the cache counts every piece as read until the next, and forgets them at the end."""
+        """Read one step in several passes; the cache counts every piece as read until the next, and
+        forgets them at the end."""
         cache = _session(step).cache
         logits: dict[int, torch.Tensor] = {}
         hidden: dict[int, list[torch.Tensor]] = {layer: [] for layer in step.hidden}
         for piece in parts:
             part = step_of(step, piece)
             output = self._pass([part])[0]
-            logits.update((piece.first + row, found) for row, found in zip(part.rows or (), output.logits, strict=True))
+            logits.update(
+                (piece.first + row, found)
+                for row, found in zip(part.rows or (), output.logits, strict=True)
+            )
             for layer, states in output.hidden.items():
                 hidden[layer].append(states)
             if piece is not parts[-1]:
                 cache.finish(cache.length + len(part.tokens))
         wanted = range(len(step.tokens)) if step.rows is None else step.rows
-        rows = torch.stack([logits[row] for row in wanted]) if len(wanted) else torch.zeros(0, self.vocab_size)
+        rows = (
+            torch.stack([logits[row] for row in wanted])
+            if len(wanted)
+            else torch.zeros(0, self.vocab_size)
+        )
         return Output(rows, {layer: torch.cat(states) for layer, states in hidden.items()})
 
     def _pass(self, steps: Sequence[Step]) -> list[Output]:
@@ -156,7 +175,11 @@ class OpenVINOModel(CachingModel):
         return self._take_apart(steps, places, logits[:, : self.vocab_size], hidden)
 
     def _take_apart(
-        self, steps: Sequence[Step], places: Sequence[dict[int, int]], logits: torch.Tensor, hidden: dict[int, torch.Tensor]
+        self,
+        steps: Sequence[Step],
+        places: Sequence[dict[int, int]],
+        logits: torch.Tensor,
+        hidden: dict[int, torch.Tensor],
     ) -> list[Output]:
         outputs, first = [], 0
         for step, place in zip(steps, places, strict=True):
@@ -178,7 +201,8 @@ def _layout(step: Step) -> Layout:
 
 
 def _line(step: Step, read: ReadSequence) -> Line:
-    """A sequence's part of the pass; one of a single token gets a second, which stands where nothing is kept."""
+    """A sequence's part of the pass; one of a single token gets a second, which stands where
+    nothing is kept."""
     start = _session(step).cache.length
     depths = range(len(step.tokens)) if is_chain(step.parents) else node_depths(step.parents or ())
     tokens = [int(step.tokens[node]) for node in read.nodes]

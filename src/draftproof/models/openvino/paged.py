@@ -1,9 +1,10 @@
 """The graph of `graph.py` with attention over a paged cache in the place of its joints.
 
-OpenVINO's PagedAttention writes the keys and values of every token of a pass into pages and lets every token attend to its own
-sequence, wherever its pages lie. The pages are inputs that this package owns: nothing is copied in or out, a rollback is a
-shorter length, and sequences, or the ways down a tree, that begin alike may name the same pages. The operation cannot be
-written to a file, which is why it is put in when a graph is read.
+OpenVINO's PagedAttention writes the keys and values of every token of a pass into pages and lets
+every token attend to its own sequence, wherever its pages lie. The pages are inputs that this
+package owns: nothing is copied in or out, a rollback is a shorter length, and sequences, or the
+ways down a tree, that begin alike may name the same pages. The operation cannot be written to a
+file, which is why it is put in when a graph is read.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ SEQUENCES = ("past_lens", "begins", "pages", "page_begins")
 def put_attention(graph: Any, layers: Sequence[Attention], dtype: Any) -> None:
     """Replace every joint of `graph` in place. dtype: the `openvino.Type` of the cache.
 
-    New inputs: `past_lens` [s], tokens each of s sequences has read; `begins` [s + 1], where its tokens begin in the pass;
-    `pages`, the pages of all sequences in turn; `page_begins` [s + 1]; `longest` [], the greatest length after the pass; and
-    `keys.i` and `values.i` [pages, heads, PAGE, width] of every layer."""
+    New inputs: `past_lens` [s], tokens each of s sequences has read; `begins` [s + 1], where its
+    tokens begin in the pass; `pages`, the pages of all sequences in turn; `page_begins` [s + 1];
+    `longest` [], the greatest length after the pass; and `keys.i` and `values.i` [pages, heads,
+    PAGE, width] of every layer."""
     import openvino
     from openvino.op import _PagedAttentionExtension
 
@@ -48,7 +50,9 @@ def put_attention(graph: Any, layers: Sequence[Attention], dtype: Any) -> None:
             parameter(f"values.{number}", [-1, layer.heads, PAGE, layer.value_width], dtype),
         ]
         states = [joint.input_value(index) for index in range(3)]
-        attention = _PagedAttentionExtension([*states, *caches, *sequences, *_settings(layer, longest)])
+        attention = _PagedAttentionExtension(
+            [*states, *caches, *sequences, *_settings(layer, longest)]
+        )
         facts = attention.get_rt_info()
         facts["num_k_heads"] = facts["num_v_heads"] = layer.heads
         facts["k_head_size"], facts["v_head_size"] = layer.key_width, layer.value_width
@@ -60,7 +64,8 @@ def put_attention(graph: Any, layers: Sequence[Attention], dtype: Any) -> None:
 
 
 def _settings(layer: Attention, longest: Any) -> list[Any]:
-    """The inputs after the sequences, in the operation's order: what a layer's attention is; empty: what it is not."""
+    """The inputs after the sequences, in the operation's order: what a layer's attention is; empty:
+    what it is not."""
     from openvino import opset13
 
     def constant(kind: Any, shape: Iterable[int], value: float = 0) -> Any:

@@ -1,4 +1,5 @@
-"""The pages of a model's sequences: who holds which, and the copies that make a shared page one's own before it is written."""
+"""The pages of a model's sequences: who holds which, and the copies that make a shared page one's
+own before it is written."""
 
 from __future__ import annotations
 
@@ -18,13 +19,22 @@ BYTES = {"float32": np.float32, "bfloat16": np.uint16, "float16": np.float16}
 class Pages:
     """Storage of all layers, as arrays [pages, heads, PAGE, width] that grow by doubling.
 
-    arrays: by the name of the graph's input. moved: called when they lie elsewhere, with the new ones."""
+    arrays: by the name of the graph's input. moved: called when they lie elsewhere, with the new
+    ones."""
 
-    def __init__(self, layers: Sequence[Attention], dtype: str, moved: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(
+        self, layers: Sequence[Attention], dtype: str, moved: Callable[[dict[str, Any]], None]
+    ) -> None:
         self._dtype, self._moved = BYTES[dtype], moved
-        self._shapes = {f"keys.{i}": (one.heads, PAGE, one.key_width) for i, one in enumerate(layers)}
-        self._shapes |= {f"values.{i}": (one.heads, PAGE, one.value_width) for i, one in enumerate(layers)}
-        self.arrays: dict[str, Any] = {name: np.zeros((0, *shape), self._dtype) for name, shape in self._shapes.items()}
+        self._shapes = {
+            f"keys.{i}": (one.heads, PAGE, one.key_width) for i, one in enumerate(layers)
+        }
+        self._shapes |= {
+            f"values.{i}": (one.heads, PAGE, one.value_width) for i, one in enumerate(layers)
+        }
+        self.arrays: dict[str, Any] = {
+            name: np.zeros((0, *shape), self._dtype) for name, shape in self._shapes.items()
+        }
         self._free: list[int] = []
         self._holders: list[int] = []
         self._grow(FIRST_PAGES)
@@ -40,7 +50,10 @@ class Pages:
     @property
     def page_bytes(self) -> int:
         """What one page takes in all layers."""
-        return sum(int(np.prod(shape)) for shape in self._shapes.values()) * np.dtype(self._dtype).itemsize
+        return (
+            sum(int(np.prod(shape)) for shape in self._shapes.values())
+            * np.dtype(self._dtype).itemsize
+        )
 
     def take(self) -> int:
         """A page that nobody else holds."""
@@ -63,7 +76,8 @@ class Pages:
                 self._free.append(page)
 
     def own(self, pages: list[int], start: int, end: int) -> None:
-        """Make `pages` hold the slots `start` to `end` of a sequence for it alone: new ones are taken, shared ones copied."""
+        """Make `pages` hold the slots `start` to `end` of a sequence for it alone: new ones are
+        taken, shared ones copied."""
         for number in range(start // PAGE, -(-end // PAGE)):
             if number == len(pages):
                 pages.append(self.take())
@@ -88,8 +102,8 @@ class Pages:
 class PagedCache:
     """One sequence's pages. `length`: tokens that count as read.
 
-    A pass over a tree is read as its ways down, each a sequence of its own that shares the pages before it; `keep` then takes
-    the pages of one way, and nothing is moved."""
+    A pass over a tree is read as its ways down, each a sequence of its own that shares the pages
+    before it; `keep` then takes the pages of one way, and nothing is moved."""
 
     def __init__(self, pages: Pages) -> None:
         self.length = 0
@@ -98,7 +112,8 @@ class PagedCache:
         self._ways: list[tuple[Sequence[int], list[int]]] = []
 
     def branch(self, pages: Sequence[int], start: int, end: int, way: Sequence[int]) -> list[int]:
-        """Pages of a sequence of its own for the nodes `way` of a tree: `pages` up to slot `start`, new ones to `end`."""
+        """Pages of a sequence of its own for the nodes `way` of a tree: `pages` up to slot `start`,
+        new ones to `end`."""
         own = self._store.share(pages[: -(-start // PAGE)])
         self._ways.append((way, own))
         self._store.own(own, start, end)
@@ -132,7 +147,8 @@ class PagedCache:
         self.length = length
 
     def fork(self) -> PagedCache:
-        """Another sequence with the tokens of this one; a page is copied when one of them writes to it."""
+        """Another sequence with the tokens of this one; a page is copied when one of them writes to
+        it."""
         copy = PagedCache(self._store)
         copy.pages, copy.length = self._store.share(self.pages), self.length
         copy._ways = [(way, self._store.share(own)) for way, own in self._ways]

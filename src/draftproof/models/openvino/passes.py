@@ -19,7 +19,8 @@ _CAPABILITIES = {"float32": "FP32", "bfloat16": "BF16", "float16": "FP16"}
 
 @dataclass(frozen=True)
 class Line:
-    """One sequence of a pass: its tokens and their positions, the tokens its pages hold already, and its pages."""
+    """One sequence of a pass: its tokens and their positions, the tokens its pages hold already,
+    and its pages."""
 
     tokens: Sequence[int]
     positions: Sequence[int]
@@ -28,9 +29,11 @@ class Line:
 
 
 class Passes:
-    """graph: the file of a kept conversion, or an `openvino.Model`. dtype: what it computes in and keeps its cache in.
+    """graph: the file of a kept conversion, or an `openvino.Model`. dtype: what it computes in and
+    keeps its cache in.
 
-    Hidden states are compiled in when they are first asked for: every output keeps the compiler from joining operations."""
+    Hidden states are compiled in when they are first asked for: every output keeps the compiler
+    from joining operations."""
 
     def __init__(self, graph: Path | Any, layers: Sequence[Attention], dtype: str) -> None:
         import openvino
@@ -48,14 +51,18 @@ class Passes:
         self._arrays = arrays
         kind = getattr(openvino.Type, HINTS[self._dtype])
         for name, array in arrays.items():
-            self._request.set_tensor(name, openvino.Tensor(array, openvino.Shape(array.shape), kind))
+            self._request.set_tensor(
+                name, openvino.Tensor(array, openvino.Shape(array.shape), kind)
+            )
 
     def read(
         self, lines: Sequence[Line], rows: Sequence[int], hidden: Sequence[int]
     ) -> tuple[torch.Tensor, dict[int, torch.Tensor]]:
-        """(logits [len(rows), vocabulary], hidden states [tokens, width] by layer) of all tokens of the pass in their order.
+        """(logits [len(rows), vocabulary], hidden states [tokens, width] by layer) of all tokens of
+        the pass in their order.
 
-        Every line has at least two tokens: the operation reads a single one by another kernel, with other rounding."""
+        Every line has at least two tokens: the operation reads a single one by another kernel, with
+        other rounding."""
         missing = set(hidden) - set(self._hidden)
         if missing:
             self._hidden = tuple(sorted({*self._hidden, *missing}))
@@ -66,13 +73,20 @@ class Passes:
         for name, array in _inputs(lines, rows).items():
             self._request.set_tensor(name, openvino.Tensor(array))
         self._request.infer()
-        found = [torch.from_numpy(np.array(output.data, np.float32)) for output in self._request.output_tensors]
+        found = [
+            torch.from_numpy(np.array(output.data, np.float32))
+            for output in self._request.output_tensors
+        ]
         return found[0][: len(rows)], dict(zip(self._hidden, found[1:], strict=True))
 
     def _compile(self) -> None:
         import openvino
 
-        graph = self._core.read_model(self._graph) if isinstance(self._graph, Path) else self._graph.clone()
+        graph = (
+            self._core.read_model(self._graph)
+            if isinstance(self._graph, Path)
+            else self._graph.clone()
+        )
         keep_outputs(graph, ["logits", *(f"hidden.{layer}" for layer in self._hidden)])
         hint = HINTS[self._dtype]
         put_attention(graph, self._layers, getattr(openvino.Type, hint))
@@ -92,7 +106,9 @@ def _inputs(lines: Sequence[Line], rows: Sequence[int]) -> dict[str, Any]:
     return {
         "ids": np.array([[token for line in lines for token in line.tokens]], np.int64),
         "positions": np.array([[place for line in lines for place in line.positions]], np.int64),
-        "rows": np.array([*rows, 0, 0][: max(2, len(rows))], np.int64),  # never one row alone: it takes another kernel
+        "rows": np.array(
+            [*rows, 0, 0][: max(2, len(rows))], np.int64
+        ),  # never one row alone: it takes another kernel
         "past_lens": np.array([line.past for line in lines], np.int32),
         "begins": np.cumsum([0, *counts]).astype(np.int32),
         "pages": np.array([page for line in lines for page in line.pages], np.int32),
@@ -111,5 +127,6 @@ def lacking(dtype: str) -> str | None:
     if _CAPABILITIES[dtype] in able:
         return None
     return (
-        f"OpenVINO does not compute in {dtype} on this CPU; use {' or '.join(n for n, c in _CAPABILITIES.items() if c in able)}"
+        f"OpenVINO does not compute in {dtype} on this CPU; use "
+        f"{' or '.join(n for n, c in _CAPABILITIES.items() if c in able)}"
     )

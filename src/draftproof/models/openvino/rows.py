@@ -1,4 +1,5 @@
-"""A few short passes that show whether a row's logits depend, to the last bit, on what is read beside it."""
+"""A few short passes that show whether a row's logits depend, to the last bit, on what is read
+beside it."""
 
 from __future__ import annotations
 
@@ -13,8 +14,9 @@ _CONTEXT, _READ = 37, 8
 
 
 def check_rows(model: Any) -> str:
-    """`IDENTICAL`, or what differs and by how much at most, of the logits after the same tokens: read one by one against
-    together; with other tokens after them; as a way down a tree; beside another sequence; and as part of a longer pass."""
+    """`IDENTICAL`, or what differs and by how much at most, of the logits after the same tokens:
+    read one by one against together; with other tokens after them; as a way down a tree; beside
+    another sequence; and as part of a longer pass."""
     room = model.max_length if model.max_length is not None else _CONTEXT + 2 * _READ
     context, read = max(1, min(_CONTEXT, room // 3)), max(1, min(_READ, room // 3))
     ids = [(7919 * i + 11) % model.num_input_ids for i in range(context + read)]
@@ -26,10 +28,16 @@ def check_rows(model: Any) -> str:
         for session in sessions:
             session.close()
     largest = max(found, key=lambda what: found[what])
-    return IDENTICAL if found[largest] == 0 else f"{largest}: logits differ by up to {found[largest]:.2g}"
+    return (
+        IDENTICAL
+        if found[largest] == 0
+        else f"{largest}: logits differ by up to {found[largest]:.2g}"
+    )
 
 
-def _differences(model: Any, sessions: list[Any], first: list[int], then: list[int]) -> dict[str, float]:
+def _differences(
+    model: Any, sessions: list[Any], first: list[int], then: list[int]
+) -> dict[str, float]:
     session, other = sessions
     start, count = len(first), len(then)
     extend(Step(session, first, rows=[]))
@@ -44,7 +52,9 @@ def _differences(model: Any, sessions: list[Any], first: list[int], then: list[i
     session.rollback(start)
     branch = [(then[0] + 1) % model.num_input_ids, *then[1:]]
     parents = [-1, -1, *range(count * 2 - 2)]
-    tree = extend(Step(session, [t for pair in zip(then, branch, strict=True) for t in pair], parents)).logits[::2]
+    tree = extend(
+        Step(session, [t for pair in zip(then, branch, strict=True) for t in pair], parents)
+    ).logits[::2]
     session.rollback(start)
     extend(Step(other, branch, rows=[]))
     beside = model.extend_many([Step(other, [1]), Step(session, then)])[1].logits

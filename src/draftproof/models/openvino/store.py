@@ -1,8 +1,9 @@
-"""Conversions, kept: made once for a checkpoint's bytes, a rounding of weights and the versions at work, and checked when read.
+"""Conversions, kept: made once for a checkpoint's bytes, a rounding of weights and the versions at
+work, and checked when read.
 
-A conversion is a folder: `graph.xml` and `graph.bin`, and `about.json` with the layers' attention and the SHA-256 of both. It
-is made in a temporary folder beside its place, under a lock, and takes its place when it is whole, so that an interruption
-leaves nothing and two processes make one.
+A conversion is a folder: `graph.xml` and `graph.bin`, and `about.json` with the layers' attention
+and the SHA-256 of both. It is made in a temporary folder beside its place, under a lock, and takes
+its place when it is whole, so that an interruption leaves nothing and two processes make one.
 """
 
 from __future__ import annotations
@@ -18,13 +19,20 @@ from pathlib import Path
 from typing import Any
 
 from draftproof.errors import UnsupportedModelError, UsageError
-from draftproof.models.convert import atomic_folder, cache_folder, note, one_at_a_time, remove_left_overs
+from draftproof.models.convert import (
+    atomic_folder,
+    cache_folder,
+    note,
+    one_at_a_time,
+    remove_left_overs,
+)
 from draftproof.models.openvino.graph import Attention
 from draftproof.models.pull import file_hash
 
 FORMAT = 1
 LARGE = 300_000_000
-"""Weights from which a conversion is compared with its module in 16 bits where the CPU has them: it takes less memory."""
+"""Weights from which a conversion is compared with its module in 16 bits where the CPU has them: it
+takes less memory."""
 _FILES = ("graph.xml", "graph.bin")
 Made = Callable[[], "tuple[Any, Sequence[Attention]]"]
 
@@ -43,7 +51,8 @@ def conversions() -> Path:
 
 
 def fingerprint(folder: Path) -> str:
-    """SHA-256 over config.json and every file of weights in a model's folder. UsageError when it has none."""
+    """SHA-256 over config.json and every file of weights in a model's folder. UsageError when it
+    has none."""
     weights = sorted({*folder.glob("*.safetensors"), *folder.glob("pytorch_model*.bin")})
     if not weights:
         raise UsageError(f"{folder} has no weights (no .safetensors file)")
@@ -56,12 +65,18 @@ def fingerprint(folder: Path) -> str:
 def place_of(print_of_weights: str, quantization: str | None) -> Path:
     """The folder of a conversion: other weights, rounding or versions have another."""
     packages = ["torch", "transformers", "openvino", *(["nncf"] if quantization else [])]
-    facts = [FORMAT, print_of_weights, quantization or "float32", {name: version(name) for name in packages}]
+    facts = [
+        FORMAT,
+        print_of_weights,
+        quantization or "float32",
+        {name: version(name) for name in packages},
+    ]
     return conversions() / hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
 
 
 def read(folder: Path) -> Conversion | None:
-    """The conversion kept at `folder`, or None when there is none or its files are not those that were written."""
+    """The conversion kept at `folder`, or None when there is none or its files are not those that
+    were written."""
     try:
         about = json.loads((folder / "about.json").read_text())
         layers = [Attention(**layer) for layer in about["layers"]]
@@ -76,7 +91,9 @@ def read(folder: Path) -> Conversion | None:
     return None
 
 
-def kept(folder: Path, make: Made, *, name: str, num_weights: int, quantization: str | None) -> Conversion:
+def kept(
+    folder: Path, make: Made, *, name: str, num_weights: int, quantization: str | None
+) -> Conversion:
     """The conversion at `folder`, made by `make` when it is not there or damaged.
 
     UsageError when there is no room for it, before anything is made."""
@@ -97,7 +114,9 @@ def kept(folder: Path, make: Made, *, name: str, num_weights: int, quantization:
             try:
                 _write(work, graph, layers)
             except (OSError, RuntimeError) as error:
-                raise UsageError(f"the conversion of {name} cannot be written to {folder.parent}: {error}") from error
+                raise UsageError(
+                    f"the conversion of {name} cannot be written to {folder.parent}: {error}"
+                ) from error
         note(f"{name} is converted")
     found = read(folder)
     if found is None:
@@ -109,20 +128,31 @@ def _require_room(folder: Path, name: str, num_weights: int, quantization: str |
     """Say what a conversion takes; UsageError when the disk has not as much, or the memory."""
     disk = int(num_weights * {None: 4, "int8": 1.1, "int4": 1.1}[quantization]) + (64 << 20)
     memory = int(num_weights * (8 if num_weights < LARGE else 6)) + (1 << 30)
-    note(f"converting {name} for OpenVINO, once: {_gigabytes(memory)} of memory, {_gigabytes(disk)} in {folder.parent}")
+    note(
+        f"converting {name} for OpenVINO, once: {_gigabytes(memory)} of memory, "
+        f"{_gigabytes(disk)} in {folder.parent}"
+    )
     free = shutil.disk_usage(folder.parent).free
     if free < disk:
-        raise UsageError(f"converting {name} takes {_gigabytes(disk)} in {folder.parent}, where {_gigabytes(free)} are free")
+        raise UsageError(
+            f"converting {name} takes {_gigabytes(disk)} in {folder.parent}, where "
+            f"{_gigabytes(free)} are free"
+        )
     there = free_memory()
     if there is not None and there < memory:
-        raise UsageError(f"converting {name} takes about {_gigabytes(memory)} of memory, and {_gigabytes(there)} are free")
+        raise UsageError(
+            f"converting {name} takes about {_gigabytes(memory)} of memory, and "
+            f"{_gigabytes(there)} are free"
+        )
 
 
 def free_memory() -> int | None:
     """Bytes of memory that new work may take, where the system tells."""
     try:
         with open("/proc/meminfo", encoding="ascii") as lines:
-            return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+            return next(
+                int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable")
+            )
     except (OSError, StopIteration, ValueError):
         return None
 

@@ -1,7 +1,9 @@
-"""What one pass reads: sequences side by side, a chain as one, a tree as its ways down from the root.
+"""What one pass reads: sequences side by side, a chain as one, a tree as its ways down from the
+root.
 
-Ways share the pages of what they have in common as far as pages are full; on the page where they part each reads the common
-tokens again. A node's row is therefore what it would be in a chain, to the last bit: its keys lie in the same places."""
+Ways share the pages of what they have in common as far as pages are full; on the page where they
+part each reads the common tokens again. A node's row is therefore what it would be in a chain, to
+the last bit: its keys lie in the same places."""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ from draftproof.models.protocol import Step
 
 @dataclass(frozen=True)
 class ReadSequence:
-    """nodes: which of the step's tokens are read, in order. past: tokens of its pages that are read already."""
+    """nodes: which of the step's tokens are read, in order. past: tokens of its pages that are read
+    already."""
 
     nodes: Sequence[int]
     past: int
@@ -32,7 +35,11 @@ def sequences_of(step: Step, cache: Any) -> list[ReadSequence]:
     found: list[ReadSequence] = []
     read: list[tuple[list[int], list[int]]] = []
     for way in ways_down(step.parents):
-        common, other = max(((_common(way, earlier), pages) for earlier, pages in read), default=(0, cache.pages), key=_first)
+        common, other = max(
+            ((_common(way, earlier), pages) for earlier, pages in read),
+            default=(0, cache.pages),
+            key=_first,
+        )
         full = (start + common) // PAGE * PAGE
         begin, base = (full, other) if full > start else (start, cache.pages)
         unread = way[begin - start :]
@@ -64,5 +71,6 @@ def _first(pair: tuple[int, list[int]]) -> int:
 def _common(one: Sequence[int], other: Sequence[int]) -> int:
     """How many nodes two ways begin with in common."""
     return next(
-        (place for place, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), min(len(one), len(other))
+        (place for place, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]),
+        min(len(one), len(other)),
     )
