@@ -44,7 +44,7 @@ proof: $(STAMP)  ## sum the exact law of the whole decode loop over the full pro
 	$(TEST_ENV) $(BIN)/python -m pytest tests/exact tests/search -n $(WORKERS) -m proof
 
 search: $(STAMP)  ## look for laws, drafts and parameters that a rule does not keep (SEARCH_EXAMPLES of them)
-	$(TEST_ENV) SEARCH_EXAMPLES=$(SEARCH_EXAMPLES) $(BIN)/python -m pytest tests/exact/test_random_laws.py -m search
+	$(TEST_ENV) SEARCH_EXAMPLES=$(SEARCH_EXAMPLES) $(BIN)/python -m pytest tests/exact/test_random_laws.py tests/search -n $(WORKERS) -m search
 
 theorem: $(STAMP)  ## check the proofs in proofs/ where Coq is installed, and say what is missing where it is not
 	$(BIN)/python tools/theorem.py

@@ -4,6 +4,7 @@ guesses the token after next.
     python benchmarks/linear_head.py train --target MODEL --texts FOLDER --tokenizer MODEL --tokens
         20000 --out DIR
     python benchmarks/linear_head.py measure --target MODEL --recording recording.jsonl --out DIR
+    python benchmarks/linear_head.py live --target MODEL --recording recording.jsonl --out DIR
 
 The layer maps width to width, in front of the target's own frozen output layer: 2.4 million weights
 for Qwen2.5 1.5B. (A layer from the width straight to the vocabulary would have 233 million there.)
@@ -17,6 +18,8 @@ temperature 1 over the most frequent ids. `measure` takes answers the target wro
 counts, row by row over the whole vocabulary, what verification would accept: the greedy guess where
 the answer is greedy, else the overlap of both laws. Before training the layer is the identity; that
 is measured too.
+`live` lets the layer draft in the decode loop (linear_drafter.py), greedy and sampled, every prompt
+of the recording in turn with plain decoding.
 """
 
 from __future__ import annotations
@@ -152,6 +155,51 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     return result
 
 
+def live(args: argparse.Namespace) -> dict[str, Any]:
+    """One draft a round by the trained layer, against plain decoding of the same prompt, in turn:
+    tokens a round, acceptance, and the median of the ratios of time with an interval over
+    prompts."""
+    import numpy as np
+    import torch
+    from linear_drafter import LinearHead
+
+    from draftproof import SamplingParams, SpeculativeDecoder
+    from draftproof.bench.bootstrap import percentiles, resampled
+
+    target, view = _target(args)
+    drafter = LinearHead(torch.load(args.out / "layer.pt"), view)
+    decoder = SpeculativeDecoder(drafter, target, speculative_config={"num_speculative_tokens": 1})
+    lines = list(map(json.loads, args.recording.read_text(encoding="utf-8").splitlines()))
+    prompts = list(dict.fromkeys(tuple(line["prompt"]) for line in lines))[: args.prompts]
+    result: dict[str, Any] = {}
+    for heat in (0.0, 0.7):
+        runs = []
+        params = SamplingParams(temperature=heat, max_tokens=args.tokens, seed=1, ignore_eos=True)
+        for number, prompt in enumerate(prompts):
+            arms = {"linear": decoder, "plain": decoder.plain}
+            order = list(arms) if number % 2 else list(arms)[::-1]
+            run = {name: arms[name].generate(list(prompt), params) for name in order}
+            runs.append(run)
+            print(f"T={heat}: {number + 1} of {len(prompts)} prompts", flush=True)
+        ratios = np.array([run["plain"].seconds / run["linear"].seconds for run in runs])
+        low, high = percentiles(np.median(ratios[resampled(len(runs))], axis=1))
+        stats = [run["linear"].stats for run in runs]
+        drafts = sum(one.num_draft_tokens for one in stats)
+        accepted = sum(one.num_accepted_tokens for one in stats)
+        rounds = sum(one.num_rounds for one in stats)
+        result[f"T={heat}"] = {
+            "prompts": len(runs),
+            "drafts": drafts,
+            "acceptance": accepted / drafts,
+            "tokens_per_round": sum(one.num_emitted_tokens for one in stats) / rounds,
+            "speed_over_plain": {"median": float(np.median(ratios)), "low": low, "high": high},
+            "equal_texts": sum(run["plain"].token_ids == run["linear"].token_ids for run in runs),
+        }
+    print(json.dumps(result, indent=1))
+    (args.out / "live.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    return result
+
+
 def _target(args: argparse.Namespace) -> Any:
     import torch
 
@@ -204,6 +252,7 @@ def main() -> None:
     for name, about in (
         ("train", "read texts and train the layer"),
         ("measure", "acceptance on the target's own answers"),
+        ("live", "the layer in the decode loop, against plain decoding"),
     ):
         verb = verbs.add_parser(name, help=about)
         verb.add_argument("--target", required=True)
@@ -216,8 +265,11 @@ def main() -> None:
             verb.add_argument("--tokens", type=int, default=20_000)
         else:
             verb.add_argument("--recording", type=Path, required=True)
+        if name == "live":
+            verb.add_argument("--prompts", type=int, default=12)
+            verb.add_argument("--tokens", type=int, default=64)
     args = parser.parse_args()
-    {"train": train, "measure": measure}[args.verb](args)
+    {"train": train, "measure": measure, "live": live}[args.verb](args)
 
 
 if __name__ == "__main__":

@@ -187,6 +187,10 @@ def test_a_linear_layer_learns_the_token_after_next(
     assert (
         found["identity, greedy"]["acceptance"] < 0.2 < 0.9 < found["trained, greedy"]["acceptance"]
     )
+    args.tokens, args.prompts = 20, 1
+    drafted = head.live(args)
+    assert drafted["T=0.0"]["acceptance"] > 0.9 and drafted["T=0.0"]["tokens_per_round"] > 1.8
+    assert drafted["T=0.0"]["equal_texts"] == 1
 
 
 def test_the_first_layers_are_a_draft_of_the_same_weights() -> None:
