@@ -181,4 +181,4 @@ def _marginal(joint: Joint, place: int) -> dict[Text, float]:
 
 
 def _tv(one: Any, other: Any) -> float:
-    return 0.5 * sum(abs(one.get(key, 0.0) - other.get(key, 0.0)) for key in {*one, *other})
+    return float(0.5 * sum(abs(one.get(k, 0.0) - other.get(k, 0.0)) for k in {*one, *other}))

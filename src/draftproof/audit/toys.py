@@ -68,7 +68,8 @@ class ToyMatcher:
 
     def mask(self) -> NDArray[np.bool_]:
         forbidden = (2 * sum(self._text) + len(self._text) + 1) % self._vocab_size
-        return np.arange(self._vocab_size) != forbidden
+        allowed: NDArray[np.bool_] = np.arange(self._vocab_size) != forbidden
+        return allowed
 
     def forced(self) -> tuple[int, ...]:
         return ()
@@ -100,7 +101,8 @@ def _with_zeros(seed: int, prefix: tuple[int, ...]) -> NDArray[np.float64]:
     rng = np.random.default_rng([seed + 1, len(prefix), *prefix])
     if rng.random() < 0.9:
         law[rng.integers(VOCAB)] = 0.0
-    return law / law.sum()
+    cut: NDArray[np.float64] = law / law.sum()
+    return cut
 
 
 def _overrating(law: NDArray[np.float64], prefix: tuple[int, ...]) -> NDArray[np.float64]:
@@ -117,7 +119,7 @@ def _nearly(law: NDArray[np.float64], prefix: tuple[int, ...]) -> NDArray[np.flo
     """The law with a mass between 1e-3 and 1e-11, by the prefix, moved from its likeliest token to
     the two others."""
     moved = NEAR[(len(prefix) + sum(prefix)) % len(NEAR)] * np.array([1.0, 0.6, 0.4])
-    changed = law.copy()
+    changed: NDArray[np.float64] = law.copy()
     changed[np.argsort(-law, kind="stable")] += moved * [-1.0, 1.0, 1.0]
     return changed
 

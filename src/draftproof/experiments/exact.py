@@ -123,16 +123,20 @@ def empirical_law(tokens: NDArray[np.int64], vocab: int) -> NDArray[np.float64]:
     """Frequencies [vocab] * num_tokens of rows of `tokens` [runs, num_tokens]."""
     shape = (vocab,) * tokens.shape[1]
     flat = np.ravel_multi_index(tuple(tokens.T), shape)
-    return np.bincount(flat, minlength=vocab ** tokens.shape[1]).reshape(shape) / len(tokens)
+    counts: NDArray[np.float64] = np.bincount(flat, minlength=vocab ** tokens.shape[1]) / len(
+        tokens
+    )
+    law: NDArray[np.float64] = counts.reshape(shape)
+    return law
 
 
 def noise_tv(law: Array, runs: int, repeats: int, rng: np.random.Generator) -> NDArray[np.float64]:
     """TV [repeats] between `law` and the frequencies of `runs` draws from it: what an exact sampler
     shows."""
     flat = np.asarray(law).ravel()
-    return (
-        np.abs(rng.multinomial(runs, flat / flat.sum(), size=repeats) / runs - flat).sum(axis=1) / 2
-    )
+    frequencies = rng.multinomial(runs, flat / flat.sum(), size=repeats) / runs
+    distances: NDArray[np.float64] = np.abs(frequencies - flat).sum(axis=1) / 2
+    return distances
 
 
 def mean_noise_tv(law: Array, runs: int) -> float:

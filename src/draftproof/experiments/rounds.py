@@ -24,7 +24,7 @@ RoundFunction = Callable[[LawFunction, LawFunction, tuple[int, ...], int, Chance
 
 def ratio(target: Array, draft: Array, token: int) -> float:
     """min(1, target/draft): accept exactly as often as exactness allows."""
-    return min(1.0, target[token] / draft[token])
+    return float(min(1.0, target[token] / draft[token]))
 
 
 def residual(target: Array, draft: Array) -> Array:

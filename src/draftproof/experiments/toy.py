@@ -16,8 +16,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-TARGET_CHAIN = np.array([[0.6, 0.3, 0.1], [0.2, 0.1, 0.7], [0.1, 0.7, 0.2]])
-DRAFT_CHAIN = np.array([[0.2, 0.5, 0.3], [0.5, 0.3, 0.2], [0.6, 0.2, 0.2]])
+TARGET_CHAIN: NDArray[np.float64] = np.array([[0.6, 0.3, 0.1], [0.2, 0.1, 0.7], [0.1, 0.7, 0.2]])
+DRAFT_CHAIN: NDArray[np.float64] = np.array([[0.2, 0.5, 0.3], [0.5, 0.3, 0.2], [0.6, 0.2, 0.2]])
 PAIR_TARGET = np.array([0.5, 0.3, 0.2])
 PAIR_DRAFT = np.array([0.3, 0.3, 0.4])
 PREFIX = (0,)
@@ -25,12 +25,14 @@ PREFIX = (0,)
 
 def chain_target(prefix: tuple[int, ...]) -> NDArray[np.float64]:
     """The chain's target law after `prefix` [3]."""
-    return TARGET_CHAIN[prefix[-1]]
+    law: NDArray[np.float64] = TARGET_CHAIN[prefix[-1]]
+    return law
 
 
 def chain_draft(prefix: tuple[int, ...]) -> NDArray[np.float64]:
     """The chain's draft law after `prefix` [3]."""
-    return DRAFT_CHAIN[prefix[-1]]
+    law: NDArray[np.float64] = DRAFT_CHAIN[prefix[-1]]
+    return law
 
 
 def pair_target(prefix: tuple[int, ...]) -> NDArray[np.float64]:
@@ -45,5 +47,5 @@ def pair_draft(prefix: tuple[int, ...]) -> NDArray[np.float64]:
 
 def chain_law() -> NDArray[np.float64]:
     """The target's law of the two tokens after `PREFIX` [3, 3]."""
-    first = TARGET_CHAIN[PREFIX[-1]]
-    return first[:, None] * TARGET_CHAIN
+    law: NDArray[np.float64] = TARGET_CHAIN[PREFIX[-1]][:, None] * TARGET_CHAIN
+    return law

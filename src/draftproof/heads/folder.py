@@ -73,7 +73,7 @@ _LAYER_KEYS = (
 
 def method_of(head: nn.Module) -> str:
     """The method's name in a speculative config."""
-    return {Medusa: "medusa", Eagle: "eagle", Eagle3: "eagle3"}[type(head)]  # type: ignore[index]
+    return {Medusa: "medusa", Eagle: "eagle", Eagle3: "eagle3"}[type(head)]
 
 
 def save_head(

@@ -58,7 +58,8 @@ class Attention(nn.Module):
         return merged
 
     def _split(self, x: Tensor) -> Tensor:
-        return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+        split: Tensor = x.unflatten(-1, (-1, self.head_dim))
+        return split.transpose(1, 2)
 
 
 class MLP(nn.Module):

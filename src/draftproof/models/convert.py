@@ -163,7 +163,7 @@ def no_progress_bars() -> Iterator[None]:
     from transformers.utils import logging
 
     was_enabled, bar = logging.is_progress_bar_enabled(), getattr(gguf, "tqdm", None)
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()
     vars(gguf)["tqdm"] = (
         logging.tqdm
     )  # its own bar asks nobody whether it may be drawn; this one does
@@ -172,7 +172,7 @@ def no_progress_bars() -> Iterator[None]:
     finally:
         vars(gguf)["tqdm"] = bar
         if was_enabled:
-            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+            logging.enable_progress_bar()
 
 
 def _read_gguf(file: Path) -> tuple[Any, Any]:

@@ -97,7 +97,7 @@ class PackedLinear(nn.Linear):
                 "packed weights stay float32 on the CPU; load the model with "
                 "pack_weights=False to move it"
             )
-        super()._apply(fn, recurse)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         return self
 
 
@@ -173,7 +173,7 @@ def num_parameters(module: Any) -> int:
         for layer in packed_layers(module)
         if not layer.shared
     )
-    return hidden + sum(weight.numel() for weight in module.parameters())
+    return hidden + sum(int(weight.numel()) for weight in module.parameters())
 
 
 def sampled_weights(module: Any, entries: int) -> list[tuple[str, Tensor, Tensor]]:

@@ -104,7 +104,7 @@ def _name_of_layers(module: Any, base: Any) -> str:
     """The attribute of `base` that holds the layers; UnsupportedModelError when it is not plain
     which."""
     total = module.config.num_hidden_layers
-    found = [
+    found: list[str] = [
         name
         for name, child in base.named_children()
         if isinstance(child, nn.ModuleList) and len(child) == total

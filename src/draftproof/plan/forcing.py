@@ -130,8 +130,11 @@ def overlaps_of(
     both = [laws.laws(rows, context, paths) for rows in pair]
     laws.check()
     if all(is_torch_array(law) for law in both):
-        return to_numpy(overlap(both[0], both[1].to(both[0].device)))
-    return to_numpy(overlap(*map(to_numpy, both)))
+        both[1] = both[1].to(both[0].device)
+    else:
+        both = [to_numpy(law) for law in both]
+    found: Floats = to_numpy(overlap(*both))
+    return found
 
 
 def _judged(

@@ -126,7 +126,7 @@ def _given(body: CompletionBody) -> list[str | list[int]]:
     """The prompts, one or several."""
     prompt = body.prompt
     if isinstance(prompt, str) or (prompt and isinstance(prompt[0], int)):
-        return [prompt]  # type: ignore[list-item]
+        return [prompt]
     if not prompt:
         refuse("prompt", "prompt is an empty list; give a string, token ids, or a list of either")
     return list(prompt)  # type: ignore[arg-type]

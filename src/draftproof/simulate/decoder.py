@@ -68,9 +68,8 @@ class SimulatedSpeculativeDecoder:
     def draft_law(self) -> NDArray[np.float64]:
         """[vocab_size]; its overlap with `target_law` is `acceptance_rate`."""
         half = np.arange(self.vocab_size) >= self._lower
-        return self.acceptance_rate / self.vocab_size + (1 - self.acceptance_rate) * half / max(
-            1, half.sum()
-        )
+        rest: NDArray[np.float64] = (1 - self.acceptance_rate) * half / max(1, half.sum())
+        return self.acceptance_rate / self.vocab_size + rest
 
     def simulate_round(self, num_draft: int = 5) -> int:
         """Tokens that one round emits: 1 to num_draft + 1."""

@@ -165,7 +165,7 @@ class Training:
             group["lr"] = self.settings.learning_rate * self._rate(self._step)
         loss = self.task.loss(self._batch(self._step), self.settings.aim(self._step))
         self._optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         torch.nn.utils.clip_grad_norm_(self.module.parameters(), self.settings.clip)
         self._optimizer.step()
         value = float(loss.detach())

@@ -130,7 +130,7 @@ class LayerState:
 
 def recurrent_layer(number_of_states: int) -> Any:
     """A layer with states alone, as transformers has it."""
-    return LinearAttentionLayer(number_of_states=number_of_states)  # type: ignore[no-untyped-call]
+    return LinearAttentionLayer(number_of_states=number_of_states)
 
 
 def copied(states: dict[int, torch.Tensor | None]) -> dict[int, torch.Tensor | None]:

@@ -113,7 +113,7 @@ class SlabLayer(CacheLayerMixin):
         return self.owner.length + query_length, 0
 
     def get_seq_length(self) -> int:
-        return self.owner.length
+        return int(self.owner.length)
 
     def get_max_length(self) -> int:
         return -1

@@ -63,7 +63,8 @@ class _Joint(torch.nn.Module):
     ) -> torch.Tensor:
         heads = queries.shape[1]
         flat = (part.transpose(1, 2).flatten(2)[0] for part in (queries, keys, values))
-        return self.join(*flat).reshape(1, -1, heads, values.shape[-1])
+        joined: torch.Tensor = self.join(*flat)
+        return joined.reshape(1, -1, heads, values.shape[-1])
 
     def __init__(self) -> None:
         super().__init__()
