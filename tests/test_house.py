@@ -217,9 +217,9 @@ def test_files_and_functions_are_short() -> None:
 
 
 def test_the_size_check_sees_what_is_too_long(tmp_path: Path) -> None:
-    (tmp_path / "long.py").write_text("def f():\n" + "    x = 1\n" * 60 + "y = 2\n" * 340)
+    (tmp_path / "long.py").write_text("def f():\n" + "    x = 1\n" * 61 + "y = 2\n" * 419)
     assert [line.split(": ", 1)[1] for line in check_sizes.complaints(tmp_path / "long.py")] == [
-        "401 lines, at most 400 are allowed",
+        "481 lines, at most 480 are allowed",
         "f has 61 lines, at most 60 are allowed",
     ]
     assert check_sizes.main([str(tmp_path)]) == 1
