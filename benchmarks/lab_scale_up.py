@@ -317,25 +317,26 @@ class Work:
 
     def steps(self, piece: Piece) -> list[Line]:
         """Seconds of 100 cached single-token steps of each model."""
-        from draftproof.plan.costs import PassTimer
+        from draftproof.costs.pass_timer import PassTimer
 
         found = {}
         for role, model in (("target", self.target), ("draft", self.draft)):
-            timer = PassTimer(model, self.prompts[0], 1)
-            found[role] = list(timer.visit(repeats=STEPS).target[1])
+            timer = PassTimer(model, self.prompts[0], [1])
+            found[role] = list(timer.visit(turns=STEPS).target[1])
             timer.close()
         return [found | {"provenance": self.where}]
 
     def costs(self, piece: Piece) -> list[Line]:
         """One visit: passes of every length the drafts lead to, and what real rounds spend outside
         forwards."""
-        from draftproof.plan.costs import PassTimer, time_outside
+        from draftproof.costs.pass_timer import PassTimer, pass_lengths
+        from draftproof.plan.candidate import time_outside
 
         longest = max(self.options.lengths)
         context = (self.prompts[0] * 100)[
             : int(median(map(len, self.prompts))) + self.options.tokens // 2
         ]
-        timer = PassTimer(self.target, context, longest + 1, self.draft)
+        timer = PassTimer(self.target, context, pass_lengths(longest + 1), self.draft)
         passes = timer.visit()
         timer.close()
         decoder = self.candidate.decoder(self.target)
@@ -344,7 +345,7 @@ class Work:
             decoder, self.prompts[0], self.params(piece.temperature, 1), tries, tokens=8
         )
         times = {str(n): list(t) for n, t in passes.target.items()}
-        pairs = {"draft": list(passes.draft), "draft_pairs": list(passes.draft_pairs)}
+        pairs = {"draft": list(passes.draft[1]), "draft_pairs": list(passes.draft[2])}
         return [
             {
                 "context": passes.context,

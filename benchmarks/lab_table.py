@@ -20,9 +20,7 @@ def markdown(options: argparse.Namespace, lines: Sequence[Line]) -> str:
         return "No step is timed yet.\n"
     costs, c = costs_of(visits), median(steps["draft"]) / median(steps["target"])
     where = steps["provenance"]
-    curve = ", ".join(
-        f"T({k + 1})/T(1) = {float(costs.curve()(k + 1)):.2f}" for k in options.lengths
-    )
+    curve = ", ".join(f"T({k + 1})/T(1) = {float(costs.curve(k + 1)):.2f}" for k in options.lengths)
     counts = f"{sizes(lines, 'text')} were read, {sizes(lines, 'run')} were run"
     head = [
         "# The lab's scale-up",
@@ -110,7 +108,7 @@ def group_rows(
                 f"| {' | '.join(speeds)} |"
             )
             continue
-        verify = float(costs.curve()(k + 1))
+        verify = float(costs.curve(k + 1))
         speed = predict("", "", Recorded(traces, range(len(traces))), k, costs, alpha.point).speedup
         formulas = [float(expected_speedup(alpha.point, k, c, ratio)) for ratio in (1.0, verify)]
         rows.append(
@@ -138,18 +136,19 @@ def traces_of(options: argparse.Namespace, texts: Sequence[Line]) -> list[Any]:
 
 def costs_of(visits: Sequence[Line]) -> Any:
     """All visits as plan's costs; what lies outside forwards is the median of each part."""
-    from draftproof.plan.costs import Costs, Outside, PassTimes
+    from draftproof.costs.outside_passes import Outside
+    from draftproof.costs.pass_timer import PassTimes
+    from draftproof.costs.timings import Timings
 
     times = [
         PassTimes(
             line["context"],
             {int(n): tuple(t) for n, t in line["target"].items()},
-            tuple(line["draft"]),
-            draft_pairs=tuple(line["draft_pairs"]),
+            {1: tuple(line["draft"]), 2: tuple(line["draft_pairs"])},
         )
         for line in visits
     ]
-    return Costs(
+    return Timings(
         tuple(times),
         Outside(
             *(median(v["outside"][part] for v in visits) for part in ("fixed", "each", "plain"))

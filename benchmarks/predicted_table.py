@@ -36,7 +36,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def cells(lines: list[Line]) -> list[Line]:
     """One cell a group and draft length, from every group that has texts, costs and runs."""
-    from draftproof.plan.costs import Costs
+    from draftproof.costs.timings import Timings
     from draftproof.plan.plan import mean_overlap
     from draftproof.plan.predict import Recorded, predict
 
@@ -52,7 +52,7 @@ def cells(lines: list[Line]) -> list[Line]:
         tried = [line for line in visits if line["temperature"] == temperature and line["rounds"]]
         if not texts or not tried:
             continue
-        costs = Costs(tuple(visit_of(line) for line in visits), outside_of(tried))
+        costs = Timings(tuple(visit_of(line) for line in visits), outside_of(tried))
         traces = [trace_of(line) for line in texts]
         recorded = Recorded(traces, [line["of_prompt"] for line in texts])
         group = []
@@ -102,21 +102,26 @@ def seconds_a_token(runs: list[Line]) -> float:
     return seconds / tokens
 
 
+def draft_times(line: Line) -> dict[int, tuple[float, ...]]:
+    """Tokens in a pass of the draft model -> its times; older lines have single tokens only."""
+    times = {1: tuple(line["draft"]), 2: tuple(line.get("draft_pairs", ()))}
+    return {n: found for n, found in times.items() if found}
+
+
 def visit_of(line: Line) -> Any:
-    from draftproof.plan.costs import PassTimes
+    from draftproof.costs.pass_timer import PassTimes
 
     target = {int(n): tuple(times) for n, times in line["target"].items()}
     return PassTimes(
         line["context"],
         target,
-        tuple(line["draft"]),
-        draft_pairs=tuple(line.get("draft_pairs", ())),
+        draft_times(line),
     )
 
 
 def outside_of(lines: list[Line]) -> Any:
     """The loop around the passes, from the tried rounds of these costs lines; see `round_line`."""
-    from draftproof.plan.costs import fit_outside
+    from draftproof.costs.outside_passes import fit_outside
 
     plain = [r[6] for line in lines for r in line["rounds"]["plain"] if not r[7]]
     tried = [

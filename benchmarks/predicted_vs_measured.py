@@ -210,14 +210,15 @@ class Bench:
 
     def costs(self, piece: Piece, log: Log) -> Iterator[Line]:
         """One visit of timed passes at the median context, and real rounds on one prompt."""
-        from draftproof.plan.costs import PassTimer
+        from draftproof.costs.pass_timer import PassTimer, pass_lengths
 
         prompts = self.prompts(piece.workload)[: PAIRS[self.pair]]
         nearest = sorted(prompts, key=len)[len(prompts) // 2]
         texts = log.of(replace(piece, kind="text", prompt=-1))
         answer = next(line["answer"] for line in texts if prompts[line["of_prompt"]] == nearest)
-        timer = PassTimer(self.target, (*nearest, *answer[: TOKENS // 2]), max(K) + 1, self.draft)
-        passes = timer.visit(repeats=7)
+        context = (*nearest, *answer[: TOKENS // 2])
+        timer = PassTimer(self.target, context, pass_lengths(max(K) + 1), self.draft)
+        passes = timer.visit(turns=7)
         timer.close()
         params = replace(parameters(piece.temperature), seed=PLAN_SEED)
         tries = not self.pair.startswith("qwen") or (piece.workload, piece.temperature) in TRIED
@@ -235,8 +236,8 @@ class Bench:
         yield {
             "context": passes.context,
             "target": {str(n): list(times) for n, times in passes.target.items()},
-            "draft": list(passes.draft),
-            "draft_pairs": list(passes.draft_pairs),
+            "draft": list(passes.draft[1]),
+            "draft_pairs": list(passes.draft[2]),
             "rounds": rounds,
             "provenance": self.where,
         }

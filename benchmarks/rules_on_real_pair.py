@@ -55,7 +55,7 @@ from draftproof.core.pipeline import LawPipeline
 from draftproof.core.records import ROOT, Draft
 from draftproof.core.rules import RULES
 from draftproof.core.tree import TreeShape, tree_text
-from draftproof.core.verify_curve import VerifyCurve
+from draftproof.costs.verify_curve import VerifyCurve
 from draftproof.models.load import load_model
 from draftproof.models.protocol import Step, extend
 from draftproof.models.vocabulary import align_logits

@@ -8,9 +8,11 @@ import numpy as np
 
 from draftproof import SamplingParams
 from draftproof.bench.workload import Encoded, Item
+from draftproof.costs.outside_passes import Outside
+from draftproof.costs.pass_timer import PassTimes
+from draftproof.costs.timings import Timings
 from draftproof.decode.config import SpeculativeConfig
 from draftproof.plan.candidate import Candidate
-from draftproof.plan.costs import Costs, Outside, PassTimes
 from draftproof.plan.forcing import Text
 from draftproof.plan.plan import Foretold, Plan, mean_overlap
 from draftproof.plan.predict import Recorded, predict
@@ -22,7 +24,7 @@ CONFIG = SpeculativeConfig.from_dict({"method": "draft_model", "model": "D"})
 
 def costs(
     draft: float, verify: float, *, fixed: float = 0.0, each: float = 0.0, noise: float = 0.0
-) -> Costs:
+) -> Timings:
     """A target step of 1 s; T(n) rises by `verify` a token; the draft step takes `draft` s. noise:
     by how much everything but the single step drifts from one of three visits to the next."""
     visits = []
@@ -31,11 +33,11 @@ def costs(
             n: (1 + verify * (n - 1),) if n == 1 else (drift * (1 + verify * (n - 1)),)
             for n in range(1, 34)
         }
-        visits.append(PassTimes(100, target, (draft * drift,) if draft else ()))
-    return Costs(tuple(visits), Outside(fixed, each, 0.0))
+        visits.append(PassTimes(100, target, {1: (draft * drift,)} if draft else {}))
+    return Timings(tuple(visits), Outside(fixed, each, 0.0))
 
 
-def plan_of(coins: float, cost: Costs, lengths: Any = (1, 2, 4, 8), prompts: int = 4) -> Plan:
+def plan_of(coins: float, cost: Timings, lengths: Any = (1, 2, 4, 8), prompts: int = 4) -> Plan:
     traces = tuple(
         trace_of_coins(np.full(200, coins), np.full(200, coins), max(lengths))
         for _ in range(prompts)

@@ -21,7 +21,7 @@ def test_every_fault_can_be_planted_and_names_tests_that_exist() -> None:
 
 def test_every_room_has_faults() -> None:
     rooms = {fault.file.partition("/")[0] for fault in FAULTS}
-    assert rooms == {"core", "decode", "drafters", "plan", "train", "serve"}
+    assert rooms == {"core", "costs", "decode", "drafters", "plan", "train", "serve"}
 
 
 def test_an_entry_that_rots_is_an_error(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from draftproof import SamplingParams, SpeculativeDecoder
 from draftproof.core.records import Round
-from draftproof.core.round_costs import RoundCosts
+from draftproof.costs.round_costs import RoundCosts
 from draftproof.decode.length import LengthController, Member, Situation
 from draftproof.decode.lengths import LENGTHS
 from draftproof.decode.lengths.auto_off import HORIZON, SHARE, Ledger

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from draftproof.core.records import Round
-from draftproof.core.round_costs import RoundCosts
+from draftproof.costs.round_costs import RoundCosts
 from draftproof.decode.length import LengthController, Member, Situation
 from draftproof.decode.lengths import LENGTHS
 from draftproof.decode.lengths.auto_off import Ledger

@@ -8,8 +8,8 @@ import pytest
 from draftproof import SamplingParams, SpeculativeDecoder
 from draftproof.audit.toys import pairs
 from draftproof.core.records import Round, Seconds
-from draftproof.core.round_costs import RoundCosts
-from draftproof.decode.live_costs import LiveCosts
+from draftproof.costs.live_costs import LiveCosts
+from draftproof.costs.round_costs import RoundCosts
 from draftproof.decode.speculation import FOLLOWS_CLOCK
 from sampling import assert_law, draw_many, exact_law
 

@@ -11,6 +11,7 @@ import torch
 
 from draftproof import SamplingParams, SpeculativeDecoder, TableModel
 from draftproof.core.records import Seconds
+from draftproof.costs.round_costs import RoundCosts
 from draftproof.decode import measured_costs
 from draftproof.drafters.eagle import Eagle
 from random_heads import random_head
@@ -69,7 +70,6 @@ def known_rounds(target, speculation, size, max_tokens):
 def test_reading_is_told_from_what_a_first_round_takes_anyway(monkeypatch):
     monkeypatch.setattr(measured_costs, "_rounds", known_rounds)
     drafter = Eagle(random_head("eagle"))
-    found = measured_costs._outside(SimpleNamespace(max_length=2048, vocab_size=10), drafter)
-    assert found["read"] == pytest.approx(READING)
-    assert found["draft"] == pytest.approx(STEP)
-    assert found["fixed"] == pytest.approx(FIXED)
+    target = SimpleNamespace(max_length=2048, vocab_size=10)
+    found = measured_costs.with_rounds(RoundCosts(), target, drafter)
+    assert (found.read, found.draft, found.fixed) == pytest.approx((READING, STEP, FIXED))

@@ -10,13 +10,13 @@ import torch
 
 from draftproof import SamplingParams, SpeculativeDecoder, TableModel
 from draftproof.core.records import Round
-from draftproof.core.round_costs import RoundCosts
+from draftproof.costs.round_costs import RoundCosts
+from draftproof.costs.verify_curve import rising
 from draftproof.decode.config import SpeculativeConfig
 from draftproof.decode.controllers import by_level
 from draftproof.decode.length import LengthController, Member, Situation
 from draftproof.decode.lengths import LENGTHS
 from draftproof.decode.lengths.auto_off import Ledger
-from draftproof.decode.measured_costs import rising
 from draftproof.drafters.auto import Auto
 from draftproof.drafters.eagle import Eagle
 from draftproof.drafters.lookahead import Lookahead

@@ -14,9 +14,9 @@ from draftproof.audit.guessing import Expecting
 from draftproof.audit.others import Spelled
 from draftproof.core.chance import KeyedChance
 from draftproof.core.pipeline import LawPipeline
-from draftproof.core.round_costs import RoundCosts
 from draftproof.core.rules import RULES
 from draftproof.core.tree import TreeShape
+from draftproof.costs.round_costs import RoundCosts
 from draftproof.decode.measured_costs import measured_costs
 from draftproof.decode.passes import drive
 from draftproof.drafters.auto import Auto

@@ -12,7 +12,7 @@ from draftproof import TableModel
 from draftproof.audit.exact import TOLERANCE
 from draftproof.audit.requests import Case, EnumeratedDecoder, prove_requests
 from draftproof.core.chance import stream_key
-from draftproof.core.round_costs import RoundCosts
+from draftproof.costs.round_costs import RoundCosts
 from draftproof.drafters.auto import Auto
 from draftproof.drafters.draft_model import DraftModel
 from draftproof.drafters.ngram_cache import NGramCache

@@ -17,7 +17,7 @@ import torch
 
 from cache_families import FAMILIES, RARE, WINDOW
 from draftproof import SamplingParams, SpeculativeDecoder
-from draftproof.core.round_costs import RoundCosts
+from draftproof.costs.round_costs import RoundCosts
 from draftproof.drafters.registry import METHODS
 from draftproof.errors import UsageError
 from draftproof.models.hf import HFModel

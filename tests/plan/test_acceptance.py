@@ -12,12 +12,13 @@ import pytest
 
 from draftproof import SamplingParams, SpeculativeDecoder, TableModel
 from draftproof.core.tree import TreeShape
+from draftproof.costs.pass_timer import PassTimes
+from draftproof.costs.timings import Timings
 from draftproof.decode.config import SpeculativeConfig
 from draftproof.errors import UsageError
 from draftproof.plan.acceptance import Judge
 from draftproof.plan.answers import write_answers
 from draftproof.plan.candidate import Candidate
-from draftproof.plan.costs import Costs, PassTimes
 from draftproof.plan.rounds import Trace, expect
 
 RNG = np.random.default_rng(17)
@@ -106,7 +107,9 @@ def test_the_best_tree_is_looked_for_by_the_chances_of_as_many_siblings() -> Non
     params = SamplingParams(max_tokens=TOKENS, seed=11)
     texts = write_answers(target, [(i % 6,) for i in range(30)], params)
     readings = candidate.read(target, texts, params, 3, lambda *_: None)
-    found = readings.best_shape(Costs((PassTimes(10, {n: (1.0,) for n in range(1, 14)}, (0.0,)),)))
+    found = readings.best_shape(
+        Timings((PassTimes(10, {n: (1.0,) for n in range(1, 14)}, {1: (0.0,)}),))
+    )
     assert found is not None and len(found) == 12 and not found.is_chain, (
         "nodes cost nothing here, and so there are many"
     )

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from draftproof.core.verify_curve import VerifyCurve
+from draftproof.costs.verify_curve import VerifyCurve
 from draftproof.decode.config import SpeculativeConfig
 from draftproof.errors import UsageError
 from draftproof.plan.advice import (

@@ -10,7 +10,7 @@ import pytest
 
 from draftproof import SamplingParams, SpeculativeDecoder, TableModel
 from draftproof.bench.workload import Encoded, Item
-from draftproof.core.round_costs import RoundCosts
+from draftproof.costs.round_costs import RoundCosts
 from draftproof.decode.config import SpeculativeConfig
 from draftproof.decode.controllers import length_controller
 from draftproof.decode.length import LengthController, Member

@@ -6,7 +6,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from draftproof.plan.costs import Costs, PassTimes
+from draftproof.costs.pass_timer import PassTimes
+from draftproof.costs.timings import Timings
 from draftproof.plan.predict import Recorded, predict, speedup
 from draftproof.plan.rounds import Expected, play, trace_of_coins
 from made_plans import costs
@@ -55,6 +56,6 @@ def test_the_interval_holds_most_runs_on_the_same_prompts() -> None:
 def test_catching_up_is_paid_for() -> None:
     """Ten rounds of one draft, four of them after a draft that was kept: each pays a quarter of a
     draft pass more."""
-    visit = PassTimes(10, {1: (1.0,), 2: (1.0,)}, (0.4,), draft_pairs=(0.5,))
+    visit = PassTimes(10, {1: (1.0,), 2: (1.0,)}, {1: (0.4,), 2: (0.5,)})
     run = Expected(np.array([0.0, 10.0]), 1, 2.0, 17, catch_ups=4.0)
-    assert speedup([run], Costs((visit,))) == pytest.approx(15 / (10 * 1.4 + 4 * 0.1))
+    assert speedup([run], Timings((visit,))) == pytest.approx(15 / (10 * 1.4 + 4 * 0.1))

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from draftproof.core.verify_curve import VerifyCurve
+from draftproof.costs.verify_curve import VerifyCurve
 from draftproof.models.table import TableModel
 from draftproof.plan import survey as module
 from draftproof.plan.document import cost_result

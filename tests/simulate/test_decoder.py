@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from draftproof.core.formulas import acceptance_rate, expected_tokens, round_length_law
-from draftproof.core.verify_curve import VerifyCurve
+from draftproof.costs.verify_curve import VerifyCurve
 from draftproof.errors import UsageError
 from draftproof.simulate.decoder import SimulatedSpeculativeDecoder
 

@@ -8,7 +8,7 @@ from mutants.fault import Fault
 ROUNDS = ("plan/test_rounds.py",)
 ACCEPTANCE = ("plan/test_acceptance.py",)
 SIBLINGS = ("plan/test_siblings.py",)
-COSTS = ("plan/test_costs.py",)
+COSTS = ("costs/test_timings.py",)
 SCHEDULE = ("plan/test_schedule.py",)
 
 PLAN: tuple[Fault, ...] = (
@@ -132,27 +132,27 @@ PLAN: tuple[Fault, ...] = (
     ),
     Fault(
         "plan/predict.py",
-        "+ costs.catch_up * run.catch_ups",
-        "+ 0 * costs.catch_up * run.catch_ups",
+        "+ costs.table.read * run.catch_ups",
+        "+ 0 * costs.table.read * run.catch_ups",
         "catching up costs nothing",
-        ("plan/test_predict.py", "plan/test_costs.py"),
+        ("plan/test_predict.py", "costs/test_timings.py"),
     ),
     Fault(
-        "plan/costs.py",
-        "counts > 0, self.outside.fixed + counts * self.outside.each, self.outside.plain\n",
-        "counts >= 0, self.outside.fixed + counts * self.outside.each, self.outside.plain\n",
+        "plan/predict.py",
+        "return np.array([costs.plain, *drafting])",
+        "return np.array([1.0 + costs.table.fixed, *drafting])",
         "a plain round costs what a drafting one does",
         (*COSTS, "plan/test_predict.py"),
     ),
     Fault(
-        "plan/costs.py",
-        "return self.draft_step * max(0.0, ratio - 1)",
-        "return self.draft_step * ratio",
+        "costs/timings.py",
+        "return self.cost_ratio * max(0.0, ratio - 1)",
+        "return self.cost_ratio * ratio",
         "catching up costs a whole pass",
         COSTS,
     ),
     Fault(
-        "plan/costs.py",
+        "costs/outside_passes.py",
         "if slope < 0 or fixed < 0:",
         "if fixed < 0:",
         "rounds may become cheaper by drafting more",

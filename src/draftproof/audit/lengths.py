@@ -11,7 +11,7 @@ from typing import Any
 from draftproof.audit.drafting import Kind, Plan
 from draftproof.audit.exact import Case, Harness, harness
 from draftproof.audit.formulas import expected_tokens_of_round
-from draftproof.core.round_costs import RoundCosts
+from draftproof.costs.round_costs import RoundCosts
 from draftproof.decode.generation import Generation
 from draftproof.decode.length import LengthController, Member, Situation
 from draftproof.decode.lengths import LENGTHS

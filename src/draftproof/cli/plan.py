@@ -245,7 +245,7 @@ def execute(flags: Mapping[str, Any]) -> None:
 
 
 def _from_numbers(flags: Mapping[str, Any]) -> dict[str, Any]:
-    from draftproof.core.verify_curve import parse_curve
+    from draftproof.costs.verify_curve import parse_curve
     from draftproof.plan.plan import LENGTHS
     from draftproof.plan.whatif import CONTEXT, what_if
 

@@ -171,7 +171,7 @@ def _batch(given: dict[str, Any]) -> Result:
 
 
 def _generation(given: dict[str, Any]) -> Result:
-    from draftproof.core.verify_curve import parse_curve
+    from draftproof.costs.verify_curve import parse_curve
     from draftproof.errors import UsageError
     from draftproof.simulate.curves import generation_result, process_result
     from draftproof.simulate.sweep import ACCEPTANCE_RATES

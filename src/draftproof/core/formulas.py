@@ -24,7 +24,7 @@ Number = Any
 
 VerifyRatio = Callable[[NDArray[np.int64]], NDArray[np.float64]]
 """Number of tokens in a target pass -> its time over that of a pass over one token; see
-`core/verify_curve.py`."""
+`costs/verify_curve.py`."""
 
 SUM_TOLERANCE = 1e-3  # a float32 softmax over 150,000 tokens stays well inside
 LONGEST_DRAFT = 32

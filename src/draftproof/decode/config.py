@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from draftproof.core.round_costs import checked_costs
 from draftproof.core.rules import RULES, STATED
 from draftproof.core.tree import TreeShape
+from draftproof.costs.round_costs import checked_costs
 from draftproof.decode.lengths import LENGTHS, MOST
 from draftproof.decode.lengths.auto_off import SHARE
 from draftproof.decode.schedule import KEY, BatchSchedule

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields, replace
 
-from draftproof.core.round_costs import RoundCosts
+from draftproof.costs.round_costs import RoundCosts
 from draftproof.decode.config import SpeculativeConfig
 from draftproof.decode.length import LengthController, Member
 from draftproof.decode.lengths import LENGTHS

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from draftproof.costs.counted_costs import counted_costs
 from draftproof.decode.controllers import weighs_costs
-from draftproof.decode.counted_costs import counted_costs
 from draftproof.decode.lengths import LENGTHS
 from draftproof.decode.measured_costs import measured_costs
 from draftproof.decode.speculation import Speculation

@@ -12,13 +12,13 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from draftproof.core.records import Array, Round
-from draftproof.core.round_costs import RoundCosts
 from draftproof.core.tree import node_depths
+from draftproof.costs.live_costs import LiveCosts
+from draftproof.costs.round_costs import RoundCosts
 from draftproof.decode.lengths.acceptance import strength_class
 from draftproof.decode.lengths.auto_off import PROBE, Ledger, Switch
 from draftproof.decode.lengths.pace import Pace
 from draftproof.decode.lengths.protocol import LengthRule
-from draftproof.decode.live_costs import LiveCosts
 from draftproof.drafters.protocol import Choosing, DraftSession, Foreseeing, Foreseen
 
 EXPECTED_USE = 0.125

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from draftproof.core.formulas import expected_speedup, expected_tokens
+from draftproof.costs.timings import Timings
 from draftproof.decode.config import SpeculativeConfig
 from draftproof.decode.schedule import KEY
-from draftproof.plan.costs import Costs
 from draftproof.plan.plan import Foretold, Plan
 from draftproof.plan.predict import Choice
 
@@ -42,12 +42,12 @@ def _speed(choice: Choice) -> str:
     return f"{choice.speedup.point:.2f}x ({choice.speedup.low:.2f}-{choice.speedup.high:.2f})"
 
 
-def limits(choice: Choice, costs: Costs) -> str:
+def limits(choice: Choice, costs: Timings) -> str:
     """The term that limits, in one plain sentence."""
-    n = min(choice.num_nodes + 1, costs.curve().tokens[-1])
+    n = min(choice.num_nodes + 1, costs.curve.tokens[-1])
     term = max(choice.shares, key=lambda name: choice.shares[name])
     extra = sum(choice.shares.values())
-    said = f"verifying {n} tokens costs {float(costs.curve()(n)):.1f} single steps here"
+    said = f"verifying {n} tokens costs {float(costs.curve(n)):.1f} single steps here"
     if choice.shares["draft"]:
         said += f" and a draft step {costs.cost_ratio:.2f}"
     if extra < 0.05:
@@ -66,7 +66,7 @@ def to_change(drafter: Foretold) -> str:
     chains = [choice for choice in drafter.choices if choice.tree is None] or list(drafter.choices)
     lengths = np.array([choice.num_speculative_tokens for choice in chains])
     scale = np.array([choice.speedup.point / (choice.iid_speedup or np.nan) for choice in chains])
-    verify = drafter.costs.curve()(lengths + 1)
+    verify = drafter.costs.curve(lengths + 1)
     need = alpha_needed(lengths, drafter.costs.cost_ratio, verify, scale)
     tokens = np.array([float(expected_tokens(drafter.alpha.point, int(k))) for k in lengths])
     cost = float(np.max((scale * tokens - verify) / lengths))

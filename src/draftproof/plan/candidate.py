@@ -17,8 +17,16 @@ import numpy as np
 
 from draftproof.core.best_tree import best_tree
 from draftproof.core.params import SamplingParams
+from draftproof.core.records import Round
 from draftproof.core.rules import RULES
 from draftproof.core.tree import TreeShape, tree_text
+from draftproof.costs.outside_passes import (
+    Outside,
+    fit_outside,
+    outside_passes,
+    passes_waited_for,
+)
+from draftproof.costs.timings import Timings
 from draftproof.decode.config import SpeculativeConfig
 from draftproof.decode.decoder import SpeculativeDecoder
 from draftproof.drafters.draft_model import DraftModel
@@ -26,7 +34,6 @@ from draftproof.drafters.protocol import Drafter
 from draftproof.errors import UsageError
 from draftproof.models.protocol import LanguageModel
 from draftproof.plan.acceptance import Judge
-from draftproof.plan.costs import Costs, Outside, time_outside
 from draftproof.plan.forcing import Floats, Text, force
 from draftproof.plan.predict import Recorded
 from draftproof.plan.replay import replay
@@ -218,7 +225,7 @@ class Readings:
     def trees(self, shape: TreeShape) -> list[Trace]:
         raise NotImplementedError
 
-    def best_shape(self, costs: Costs) -> TreeShape | None:
+    def best_shape(self, costs: Timings) -> TreeShape | None:
         raise NotImplementedError
 
     def passes_of_chain(self, k: int) -> Floats | None:
@@ -227,7 +234,7 @@ class Readings:
         return None
 
     def recorded(
-        self, lengths: Sequence[int], prompts: Sequence[int], costs: Costs
+        self, lengths: Sequence[int], prompts: Sequence[int], costs: Timings
     ) -> list[tuple[int, Recorded]]:
         """(draft length or depth, its traces) of every chain and every tree."""
         candidate = self.candidate
@@ -297,7 +304,7 @@ class Replayed(Readings):
     def trees(self, shape: TreeShape) -> list[Trace]:
         return self._traces(shape, shape.depth)
 
-    def best_shape(self, costs: Costs) -> TreeShape | None:
+    def best_shape(self, costs: Timings) -> TreeShape | None:
         """Its guesses have no law to choose a shape by."""
         return None
 
@@ -353,17 +360,17 @@ class Read(Readings):
             for columns, overlaps in pairs
         ]
 
-    def best_shape(self, costs: Costs) -> TreeShape | None:
+    def best_shape(self, costs: Timings) -> TreeShape | None:
         """By the mean chance of each place, and this machine's costs; None when no tree pays."""
         judge, means = self.judges[-1], np.concatenate(self._tree_columns()).mean(axis=0)
         by_count = [judge.places(means[None, :], k)[0] for k in range(1, judge.width + 1)]
-        curve, step = costs.curve(), costs.target_step
+        most = costs.curve.tokens[-1] - 1
         return best_tree(
             [[float(chance) for chance in places / max(1.0, places.sum())] for places in by_count],
-            costs.draft_step,
-            lambda n: step * float(curve(n)),
-            max_nodes=curve.tokens[-1] - 1,
-            max_depth=min(BEST_DEPTH, curve.tokens[-1] - 1),
+            costs.table.draft,
+            costs.table.verify_ratio,
+            max_nodes=most,
+            max_depth=min(BEST_DEPTH, most),
         ).shape
 
     def _tree_columns(self) -> list[Floats]:
@@ -413,17 +420,17 @@ def check_config(config: SpeculativeConfig) -> None:
         )
 
 
-def draft_passes(shape: TreeShape, costs: Costs) -> Floats:
+def draft_passes(shape: TreeShape, costs: Timings) -> Floats:
     """Drafting passes of a round that drafts the first levels of a shape, in single draft steps, by
     the number of its tokens.
 
     A level's pass reads the levels above it once more; it is taken to cost over one token what the
     target's pass does."""
-    sizes, curve = level_sizes(shape), costs.curve()
+    sizes = level_sizes(shape)
     found = np.zeros(sizes[-1] + 1)
     spent = 0.0
     for above, size in zip(sizes, sizes[1:], strict=False):
-        spent += float(curve(max(1, above)))
+        spent += costs.table.verify_ratio(max(1, above))
         found[size] = spent
     return found
 
@@ -432,10 +439,33 @@ def tried_outside(
     candidate: Candidate, target: LanguageModel, text: Text, params: SamplingParams, longest: int
 ) -> Outside:
     """What real rounds on `text` spend outside forwards, one sequence alone."""
-    decoder = candidate.decoder(target)
     few = (
         [candidate.config.shape.depth]
         if candidate.config.shape
         else sorted({1, max(1, longest // 2), longest})
     )
-    return time_outside(decoder, text.prompt, params, few)
+    return time_outside(candidate.decoder(target), text.prompt, params, few)
+
+
+def time_outside(
+    decoder: SpeculativeDecoder,
+    prompt: tuple[int, ...],
+    params: SamplingParams,
+    lengths: Sequence[int],
+    tokens: int = 12,
+) -> Outside:
+    """Run the real decoder for a few tokens, plainly and with each draft length, and read what is
+    not a forward."""
+    short = replace(params, max_tokens=tokens, ignore_eos=True, min_tokens=0)
+    rounds: list[Round] = []
+    with passes_waited_for(decoder.target, decoder.drafter):
+        plain = [r for r in decoder.plain.generate(prompt, short).rounds if not r.reads_prompt]
+        for length in lengths:
+            run = replace(
+                short, num_speculative_tokens=length, max_tokens=max(tokens, 2 * length + 2)
+            )
+            rounds += [r for r in decoder.generate(prompt, run).rounds if not r.reads_prompt]
+    return fit_outside(
+        [r.seconds.rest for r in plain],
+        [(len(r.draft_tokens), outside_passes(r.seconds, decoder.drafter)) for r in rounds],
+    )

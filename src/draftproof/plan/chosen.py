@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from draftproof.core.params import SamplingParams
+from draftproof.costs.timings import Timings
 from draftproof.decode.controllers import length_controller
 from draftproof.decode.length import LengthController
 from draftproof.decode.measured_costs import measured_costs
@@ -20,7 +21,6 @@ from draftproof.errors import UsageError
 from draftproof.models.protocol import LanguageModel
 from draftproof.plan.candidate import Candidate
 from draftproof.plan.choosing import Walk, laws_of, walk
-from draftproof.plan.costs import Costs
 from draftproof.plan.forcing import Text
 from draftproof.plan.predict import Choice, spread_of
 from draftproof.plan.rounds import Floats, Trace
@@ -125,7 +125,9 @@ def walk_texts(
     return Walked(found)
 
 
-def choice_of(candidate: Candidate, walked: Walked, costs: Costs, prompts: Sequence[int]) -> Choice:
+def choice_of(
+    candidate: Candidate, walked: Walked, costs: Timings, prompts: Sequence[int]
+) -> Choice:
     """The one choice. prompts: the number of each text's prompt."""
     tokens = walked.counted(lambda one: sum(len(record.tokens) for record in one.rounds[1:]))
     times = walked.counted(lambda one: sum(one.times[1:]))
@@ -136,7 +138,7 @@ def choice_of(candidate: Candidate, walked: Walked, costs: Costs, prompts: Seque
     drafted = np.concatenate(
         [[len(r.draft_tokens) for r in one.rounds[1:]] for walks in walked.walks for one in walks]
     )
-    curve = costs.curve()
+    curve = costs.curve
     verify = (
         float(np.mean(curve(np.minimum(drafted + 1, curve.tokens[-1])))) - 1.0
         if len(drafted)

@@ -140,7 +140,7 @@ def drafter_as_dict(drafter: Foretold) -> dict[str, Any]:
 
 def _curve(drafter: Foretold) -> dict[str, float]:
     """T(n) / T(1) for every n up to the longest measured."""
-    curve = drafter.costs.curve()
+    curve = drafter.costs.curve
     return {str(n): float(curve(n)) for n in range(1, curve.tokens[-1] + 1)}
 
 

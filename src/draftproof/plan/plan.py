@@ -12,14 +12,16 @@ import numpy as np
 from draftproof.bench.bootstrap import Interval, percentiles, resampled
 from draftproof.bench.workload import Encoded
 from draftproof.core.params import SamplingParams
-from draftproof.core.verify_curve import VerifyCurve
+from draftproof.costs.outside_passes import Outside
+from draftproof.costs.pass_timer import PassTimer, PassTimes, pass_lengths
+from draftproof.costs.timings import Timings
+from draftproof.costs.verify_curve import VerifyCurve
 from draftproof.errors import UsageError
 from draftproof.models.protocol import LanguageModel
 from draftproof.plan.answers import write_answers
 from draftproof.plan.candidate import MOST_NODES, Candidate, Readings, tried_outside
 from draftproof.plan.chosen import Walked, choice_of, walk_texts
 from draftproof.plan.chosen import check as check_chosen
-from draftproof.plan.costs import REPEATS, VISITS, Costs, Outside, PassTimer, PassTimes
 from draftproof.plan.forcing import Text
 from draftproof.plan.predict import Choice, predict
 from draftproof.plan.rounds import Trace, autocorrelation
@@ -27,6 +29,8 @@ from draftproof.plan.survey import survey
 
 LENGTHS = (1, 2, 3, 4, 5, 6, 8, 12)
 MOST_TOGETHER = 256
+VISITS = 3
+VISITS = 3
 LONGEST_CONTEXT = 1024
 """Passes are timed at the median length of prompt and half the answer, at most this many tokens."""
 ANSWERS = 2
@@ -44,7 +48,7 @@ class Foretold:
 
     candidate: Candidate
     traces: tuple[Trace, ...]
-    costs: Costs
+    costs: Timings
     alpha: Interval
     by_position: tuple[float | None, ...]
     by_workload: Mapping[str, float | None]
@@ -122,7 +126,7 @@ def make_plan(
         for place, (timer, (size, candidate)) in enumerate(zip(timers, timed, strict=True)):
             together = f", batch {size}" if len(sizes) > 1 else ""
             tell(f"timing passes, {candidate.short}{together}", place, len(timers))
-            found[place].append(timer.visit(REPEATS))
+            found[place].append(timer.visit())
 
     found: list[list[Any]] = [[] for _ in timers]
     try:
@@ -249,17 +253,17 @@ def _timers(
         ]
         here = min([length, *(max(limit - most, limit // 2) for limit in limits)])
         most = min([most, *(limit - here for limit in limits)])
-        timers.append(PassTimer(target, context[:here], most, draft, batch=batch))
+        timers.append(PassTimer(target, context[:here], pass_lengths(most), draft, batch=batch))
     return timers
 
 
 def _costs(
     candidate: Candidate, target: LanguageModel, visits: Sequence[PassTimes], outside: Outside
-) -> Costs:
+) -> Timings:
     """What a draft costs outside passes is the draft step of a head."""
     if not candidate.drafter(target).wants.hidden:
-        return Costs(tuple(visits), outside)
-    return Costs(tuple(visits), replace(outside, each=0.0), head_step=outside.each)
+        return Timings(tuple(visits), outside)
+    return Timings(tuple(visits), replace(outside, each=0.0), head_step=outside.each)
 
 
 def _nearest(texts: Sequence[Text], context: int) -> Text:
@@ -302,7 +306,7 @@ def _texts(
 def _foretell(
     candidate: Candidate,
     readings: Readings | Walked,
-    costs: Costs,
+    costs: Timings,
     prompts: Sequence[Encoded],
     lengths: Sequence[int],
 ) -> Foretold:

@@ -18,7 +18,7 @@ import numpy as np
 from draftproof.bench.bootstrap import RESAMPLES, SEED, Interval, percentiles
 from draftproof.core.formulas import expected_speedup
 from draftproof.core.tree import tree_text
-from draftproof.plan.costs import Costs
+from draftproof.costs.timings import Timings
 from draftproof.plan.rounds import Expected, Floats, Trace, expect, play
 
 PLAYS = 24
@@ -74,49 +74,50 @@ class Recorded:
 
 
 def predict(
-    method: str, drafter: str, recorded: Recorded, k: int, costs: Costs, alpha: float
+    method: str, drafter: str, recorded: Recorded, k: int, costs: Timings, alpha: float
 ) -> Choice:
     """Foretell k drafts (for a tree: levels) a round. alpha: the mean overlap, for the formula."""
     expected = [expect(trace, k) for trace in recorded.traces]
     rounds = sum(e.num_rounds for e in expected)
     point = speedup(expected, costs, recorded.draft_passes)
     interval, others = spread_of(
-        recorded.prompts, *_played(recorded, k, costs), costs, costs.plain_seconds(), point
+        recorded.prompts, *_played(recorded, k, costs), costs, costs.plain, point
     )
-    iid = float(expected_speedup(alpha, k, costs.cost_ratio, float(costs.curve()(k + 1))))
+    iid = float(expected_speedup(alpha, k, costs.cost_ratio, float(costs.curve(k + 1))))
     shares = round_shares(expected, costs, recorded.draft_passes)
     tokens = sum(e.num_tokens for e in expected) / rounds
     return Choice(method, drafter, k, tokens, interval, others, iid, shares, recorded.tree)
 
 
-def speedup(expected: Sequence[Expected], costs: Costs, draft_passes: Any = None) -> float:
+def speedup(expected: Sequence[Expected], costs: Timings, draft_passes: Any = None) -> float:
     """Plain seconds over speculative seconds for the tokens after every text's first round; 1 when
     there are none."""
     tokens = sum(e.num_tokens - e.first_tokens for e in expected)
-    seconds = sum(_seconds(e, costs, draft_passes) for e in expected)
-    return tokens * costs.plain_seconds() / seconds if seconds > 0 else 1.0
+    seconds = sum(_time(e, costs, draft_passes) for e in expected)
+    return tokens * costs.plain / seconds if seconds > 0 else 1.0
 
 
-def _seconds(run: Expected, costs: Costs, draft_passes: Any) -> float:
-    return (
-        float(run.by_drafts @ _round_seconds(costs, len(run.by_drafts), draft_passes))
-        + costs.catch_up * run.catch_ups
-    )
+def _time(run: Expected, costs: Timings, draft_passes: Any) -> float:
+    """Of all rounds of a run but the first, in target steps."""
+    rounds = round_times(costs, len(run.by_drafts), draft_passes)
+    return float(run.by_drafts @ rounds) + costs.table.read * run.catch_ups
 
 
-def _round_seconds(costs: Costs, count: int, draft_passes: Any) -> Any:
-    return costs.round_seconds(
-        count - 1, None if draft_passes is None else np.asarray(draft_passes)[:count]
-    )
+def round_times(costs: Timings, count: int, draft_passes: Any = None) -> Floats:
+    """Of rounds with 0, 1, ... `count` - 1 drafted tokens, in target steps. draft_passes: drafting
+    passes of such a round; None: as many as tokens, which is a chain."""
+    steps = range(count) if draft_passes is None else draft_passes
+    drafting = [costs.table.round(drafts, float(steps[drafts])) for drafts in range(1, count)]
+    return np.array([costs.plain, *drafting])
 
 
-def _played(recorded: Recorded, k: int, costs: Costs) -> tuple[Floats, Floats]:
+def _played(recorded: Recorded, k: int, costs: Timings) -> tuple[Floats, Floats]:
     """Tokens and seconds [texts, PLAYS] of runs by chance, after the first round."""
     rng = np.random.default_rng(SEED)
     plays = [[play(trace, k, rng) for _ in range(PLAYS)] for trace in recorded.traces]
     tokens = np.array([[p.num_tokens - p.first_tokens for p in runs] for runs in plays])
     return tokens, np.array(
-        [[_seconds(p, costs, recorded.draft_passes) for p in runs] for runs in plays]
+        [[_time(p, costs, recorded.draft_passes) for p in runs] for runs in plays]
     )
 
 
@@ -124,7 +125,7 @@ def spread_of(
     prompts: Sequence[int],
     tokens: Floats,
     seconds: Floats,
-    costs: Costs,
+    costs: Timings,
     plain: float,
     point: float,
 ) -> tuple[Interval, Mapping[str, float]]:
@@ -176,7 +177,7 @@ def _percentiles(
 
 
 def round_shares(
-    expected: Sequence[Expected], costs: Costs, draft_passes: Any = None
+    expected: Sequence[Expected], costs: Timings, draft_passes: Any = None
 ) -> dict[str, float]:
     """Of an average round after the first, in units of a target step: draft, verify beyond one
     token, outside forwards."""
@@ -187,13 +188,8 @@ def round_shares(
         return {"draft": 0.0, "verify": 0.0, "outside": 0.0}
     weights, counts = by_drafts / by_drafts.sum(), np.arange(len(by_drafts))
     steps = counts if draft_passes is None else np.asarray(draft_passes)[: len(by_drafts)]
-    verify = float(weights @ costs.curve()(counts + 1)) - 1
-    catching = (
-        costs.catch_up * sum(e.catch_ups for e in expected) / by_drafts.sum() / costs.target_step
-    )
-    draft = float(weights @ steps) * costs.cost_ratio + catching
-    whole = (
-        float(weights @ _round_seconds(costs, len(by_drafts), draft_passes)) / costs.target_step
-        + catching
-    )
+    verify = float(weights @ costs.curve(counts + 1)) - 1
+    catching = costs.table.read * sum(e.catch_ups for e in expected) / by_drafts.sum()
+    draft = float(weights @ steps) * costs.table.draft + catching
+    whole = float(weights @ round_times(costs, len(by_drafts), draft_passes)) + catching
     return {"draft": draft, "verify": verify, "outside": whole - 1 - verify - draft}

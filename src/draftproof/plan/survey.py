@@ -11,13 +11,14 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from draftproof.core.verify_curve import VerifyCurve
+from draftproof.costs.pass_timer import PassTimer, pass_lengths
+from draftproof.costs.timings import Timings
+from draftproof.costs.verify_curve import VerifyCurve
 from draftproof.models.protocol import LanguageModel
-from draftproof.plan.costs import Costs, PassTimer
 from draftproof.plan.forcing import Text
 
 LONGEST_PASS = 32
-REPEATS = 2
+TURNS = 2
 NEAR = 1.25
 """Contexts whose lengths are within this factor are one."""
 
@@ -55,9 +56,7 @@ def survey(
             if target.max_length is None
             else min(LONGEST_PASS, target.max_length - length)
         )
-        timer = PassTimer(target, [ids[i % len(ids)] for i in range(length)], longest, batch=batch)
-        try:
-            found[length] = Costs((timer.visit(REPEATS),)).curve()
-        finally:
-            timer.close()
+        context = [ids[i % len(ids)] for i in range(length)]
+        with PassTimer(target, context, pass_lengths(longest), batch=batch) as timer:
+            found[length] = Timings((timer.visit(TURNS),)).curve
     return found

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from draftproof.core.formulas import checked_length, expected_speedup, expected_tokens
-from draftproof.core.verify_curve import VerifyCurve
+from draftproof.costs.verify_curve import VerifyCurve
 from draftproof.plan.advice import scheduled_headline
 from draftproof.plan.plan import LENGTHS
 from draftproof.plan.schedule import by_batch

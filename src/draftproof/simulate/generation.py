@@ -13,7 +13,7 @@ from draftproof.simulate.acceptance import NextRound
 
 VerifyCost = Callable[[int], float]
 """Tokens in a target pass -> its time over that of a pass over one token, as
-`core.verify_curve.VerifyCurve` gives it."""
+`costs.verify_curve.VerifyCurve` gives it."""
 
 
 def run_generation(

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftproof.core.records import Round
-from draftproof.core.round_costs import RoundCosts
+from draftproof.costs.round_costs import RoundCosts
 from draftproof.decode.lengths.survival import Survival
 
 LONGEST = 16

@@ -27,13 +27,12 @@ from draftproof.models.packed import unpack_linears
 from draftproof.models.protocol import LanguageModel, Step
 from draftproof.models.slices import skipping
 from draftproof.models.vocabulary import check_same_tokens
-from draftproof.plan.costs import Costs, PassTimer
 from draftproof.train.check import Measured, acceptance_faults, measured_acceptance
+from draftproof.train.head_costs import pass_costs_behind
 from draftproof.train.heldout import Acceptance
 from draftproof.train.loop import Look, Settings, Training, split, usable
 from draftproof.train.losses import LOSSES
 from draftproof.train.report import CARD, CHECKED_PROMPTS, card, facts_of
-from draftproof.train.speedup import CONTEXT, REPEATS, HeadCosts
 from draftproof.train.states import COLDEST, heats
 from draftproof.train.store import Text
 from draftproof.train.task import WARM_ENOUGH, Aim
@@ -195,9 +194,8 @@ def train_draft(
     train, held = split(texts)
     usable(train, held)
     draft = fresh_draft(target, recipe)
-    costs = time_draft(
-        target, draft, max(held or train, key=lambda text: len(text.tokens)), settings.unroll
-    )
+    text = max(held or train, key=lambda text: len(text.tokens))
+    costs = pass_costs_behind(target, text, settings.unroll, draft).table
     training = Training(DraftTask(target, draft), train, held, settings, folder, costs, tell, warn)
     training.run()
     foretold = training.evaluate()
@@ -215,15 +213,3 @@ def train_draft(
         encoding="utf-8",
     )
     return Distilled(loaded, foretold.marginal, measured, faults)
-
-
-def time_draft(target: LanguageModel, draft: LanguageModel, text: Text, longest: int) -> HeadCosts:
-    """Time passes of both models behind the first tokens of `text`."""
-    timer = PassTimer(target, text.tokens[:CONTEXT], longest + 1, draft)
-    try:
-        costs = Costs((timer.visit(REPEATS),))
-    finally:
-        timer.close()
-    return HeadCosts(
-        tuple(float(costs.curve()(k + 1)) for k in range(longest + 1)), costs.cost_ratio
-    )

@@ -18,10 +18,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from draftproof.costs.round_costs import RoundCosts
 from draftproof.errors import UsageError
 from draftproof.train.heldout import Acceptance
 from draftproof.train.losses import LOSSES
-from draftproof.train.speedup import HeadCosts
 from draftproof.train.store import Text
 from draftproof.train.task import Aim, Task
 
@@ -107,7 +107,7 @@ class Training:
     held_out: Sequence[Text]
     settings: Settings = Settings()
     folder: Path | None = None
-    costs: HeadCosts | None = None
+    costs: RoundCosts | None = None
     tell: Callable[[Look], None] = lambda look: None
     warn: Callable[[str], None] = lambda sentence: None
     losses: list[float] = field(default_factory=list)

@@ -10,11 +10,11 @@ from dataclasses import asdict
 from typing import Any
 
 from draftproof.bench.provenance import provenance
+from draftproof.costs.round_costs import RoundCosts
 from draftproof.models.protocol import LanguageModel
 from draftproof.train.check import Measured
 from draftproof.train.heldout import Acceptance
 from draftproof.train.loop import Training
-from draftproof.train.speedup import HeadCosts
 from draftproof.train.store import Text
 
 CHECKED_PROMPTS = 16
@@ -36,7 +36,7 @@ def facts_of(
     training: Training,
     texts: tuple[Sequence[Text], Sequence[Text]],
     foretold: Acceptance,
-    costs: HeadCosts,
+    costs: RoundCosts,
     about_texts: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     """What is kept beside the weights and told on the card. recipe: a dataclass. texts: those
@@ -50,8 +50,8 @@ def facts_of(
         "stopped_early": training.stopped_early,
         "held_out_acceptance": asdict(foretold),
         "plan": {
-            "verify": costs.verify,
-            "draft": costs.draft,
+            "verify": [costs.verify_ratio(n) for n in range(1, costs.verify[-1][0] + 1)],
+            "draft": costs.draft + costs.fixed,
             "best": costs.best(foretold.marginal),
         },
         "provenance": provenance(target, seed=training.settings.seed),

@@ -27,9 +27,9 @@ from draftproof.train.check import (
     largest_difference,
     measured_acceptance,
 )
+from draftproof.train.head_costs import time_head
 from draftproof.train.loop import Look, Settings, Training, frequent_ids, split, usable
 from draftproof.train.report import CARD, CHECKED_PROMPTS, card, facts_of
-from draftproof.train.speedup import time_head
 from draftproof.train.store import Text
 from draftproof.train.task import HeadTask
 from draftproof.train.unroll import Head

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from draftproof.core.round_costs import RoundCosts
+from draftproof.costs.round_costs import RoundCosts
 from draftproof.decode.lengths.fixed import Fixed
 from draftproof.decode.lengths.heuristic import Heuristic
 from draftproof.decode.lengths.lab import Lab

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftproof.core.formulas import best_draft_length
-from draftproof.core.round_costs import RoundCosts
+from draftproof.costs.round_costs import RoundCosts
 from draftproof.decode.lengths.fixed import Fixed
 
 

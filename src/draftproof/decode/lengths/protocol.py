@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable
 
 from draftproof.core.records import Array, Round
-from draftproof.core.round_costs import RoundCosts
+from draftproof.costs.round_costs import RoundCosts
 from draftproof.drafters.protocol import Foreseen
 
 

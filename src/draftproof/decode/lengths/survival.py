@@ -21,7 +21,7 @@ from collections.abc import Callable, Hashable
 from math import prod
 
 from draftproof.core.records import Array, Round
-from draftproof.core.round_costs import RoundCosts
+from draftproof.costs.round_costs import RoundCosts
 from draftproof.decode.lengths.acceptance import FADE, AcceptanceByStrength, Rate
 from draftproof.decode.lengths.protocol import LengthRule
 from draftproof.drafters.protocol import Foreseen

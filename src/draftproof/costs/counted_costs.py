@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from draftproof.core.round_costs import RoundCosts
+from draftproof.costs.round_costs import RoundCosts
 from draftproof.drafters.protocol import Drafter
 from draftproof.models.protocol import LanguageModel
 from draftproof.models.steps import device_kind

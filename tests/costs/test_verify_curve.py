@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from draftproof.core.formulas import best_draft_length
-from draftproof.core.verify_curve import VerifyCurve
+from draftproof.costs.verify_curve import VerifyCurve
 from draftproof.errors import UsageError
 
 

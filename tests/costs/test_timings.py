@@ -8,8 +8,11 @@ import pytest
 
 from draftproof import TableModel
 from draftproof.core.tree import TreeShape
+from draftproof.costs.outside_passes import Outside, fit_outside
+from draftproof.costs.pass_timer import PassTimer, PassTimes, pass_lengths
+from draftproof.costs.timings import Timings
 from draftproof.plan.candidate import draft_passes
-from draftproof.plan.costs import Costs, Outside, PassTimer, PassTimes, fit_outside
+from draftproof.plan.predict import round_times
 from draftproof.plan.rounds import trace_of_tree
 from made_plans import TARGET, costs, plan_of
 
@@ -25,17 +28,18 @@ def test_passes_are_timed_in_turns_and_the_first_turn_is_left_out() -> None:
 
     model = TableModel(TARGET)
     for batch in (1, 3):
-        timer = PassTimer(model, (1, 2, 3), 5, TableModel(TARGET), batch=batch, clock=clock)
-        visits = tuple(timer.visit(repeats=3) for _ in range(2))
+        timer = PassTimer(
+            model, (1, 2, 3), pass_lengths(5), TableModel(TARGET), batch=batch, clock=clock
+        )
+        visits = tuple(timer.visit(turns=3) for _ in range(2))
         timer.close()
         assert sorted(visits[0].target) == [1, 2, 3, 4, 5] and all(
             t == (1.0,) * 3 for t in visits[0].target.values()
         )
-        found = Costs(visits)
+        found = Timings(visits)
         assert (
-            len(visits[0].draft) == 9
-            and len(visits[0].draft_pairs) == 6
-            and found.curve()(5) == 1.0
+            {n: len(times) for n, times in visits[0].draft.items()} == {1: 9, 2: 6}
+            and found.curve(5) == 1.0
             and found.spread() == found.drift() == 0
         )
         assert found.batch == batch and len(found.times[1]) == 6
@@ -54,10 +58,10 @@ def test_drift_is_what_visits_differ_by_and_widens_the_interval() -> None:
 
 
 def test_a_batch_pays_for_its_loop_once_a_sequence() -> None:
-    visit = PassTimes(10, {n: (1.0,) for n in range(1, 5)}, (), batch=4)
-    found = Costs((visit,), Outside(0.2, 0.1, 0.1))
-    assert found.plain_seconds() == pytest.approx(1.4)
-    assert found.round_seconds(3).tolist() == pytest.approx([1.4, 2.2, 2.6, 3.0])
+    visit = PassTimes(10, {n: (1.0,) for n in range(1, 5)}, batch=4)
+    found = Timings((visit,), Outside(0.2, 0.1, 0.1))
+    assert found.plain == pytest.approx(1.4)
+    assert round_times(found, 4).tolist() == pytest.approx([1.4, 2.2, 2.6, 3.0])
 
 
 def test_the_cost_outside_forwards_is_a_line_that_does_not_fall() -> None:
@@ -81,8 +85,8 @@ def test_a_trees_rounds_cost_their_levels_and_their_nodes() -> None:
 
 
 def test_catching_up_costs_what_a_second_token_adds_to_a_draft_pass() -> None:
-    visit = PassTimes(10, {1: (2.0,), 2: (2.4,)}, (1.0,), draft_pairs=(1.25,))
-    assert Costs((visit,)).catch_up == pytest.approx(0.25)
-    untimed = PassTimes(10, {1: (2.0,), 2: (2.4,)}, (1.0,))
-    assert Costs((untimed,)).catch_up == pytest.approx(0.2)
-    assert Costs((visit,), head_step=0.5).catch_up == 0.0
+    visit = PassTimes(10, {1: (2.0,), 2: (2.4,)}, {1: (1.0,), 2: (1.25,)})
+    assert Timings((visit,)).table.read == pytest.approx(0.125)
+    untimed = PassTimes(10, {1: (2.0,), 2: (2.4,)}, {1: (1.0,)})
+    assert Timings((untimed,)).table.read == pytest.approx(0.1)
+    assert Timings((visit,), head_step=0.5).table.read == 0.0

@@ -5,12 +5,12 @@ A table, not the clock: whoever decides from it decides the same again when a ru
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any
 
-import numpy as np
-
+from draftproof.costs.verify_curve import VerifyCurve
 from draftproof.errors import UsageError
 
 KEY = "costs"
@@ -82,15 +82,14 @@ class RoundCosts:
             f.name: getattr(self, f.name) for f in fields(self) if f.name != "verify"
         }
 
+    @cached_property
+    def curve(self) -> VerifyCurve:
+        """T(n) / T(1), between the points by straight lines."""
+        return VerifyCurve(*zip(*self.verify, strict=True))
+
     def verify_ratio(self, tokens: int) -> float:
-        """T(tokens) / T(1), between measured lengths by a straight line, beyond the last one along
-        the last line's rise."""
-        lengths = [n for n, _ in self.verify]
-        ratios = [ratio for _, ratio in self.verify]
-        if tokens <= lengths[-1] or len(lengths) == 1:
-            return float(np.interp(tokens, lengths, ratios))
-        slope = (ratios[-1] - ratios[-2]) / (lengths[-1] - lengths[-2])
-        return float(ratios[-1] + max(slope, 0.0) * (tokens - lengths[-1]))
+        """T(tokens) / T(1), beyond the last point along the last line's rise."""
+        return self.curve.beyond(tokens)
 
     def step(self, unread: int = 1) -> float:
         """A step of the drafter that reads `unread` tokens."""
@@ -101,7 +100,7 @@ class RoundCosts:
         less than nothing."""
         return max(self.verify_ratio(drafts + 2) - self.verify_ratio(drafts + 1), 0.0) + self.each
 
-    def round(self, drafts: int, steps: int | None = None, unread: int = 1) -> float:
+    def round(self, drafts: int, steps: float | None = None, unread: int = 1) -> float:
         """A round with `drafts` drafts from `steps` steps of the drafter (by default one a draft),
         the first of which reads `unread` tokens. Without drafts and steps: a plain round."""
         steps = drafts if steps is None else steps
@@ -109,6 +108,16 @@ class RoundCosts:
             return 1.0
         passes = self.step(unread) + (steps - 1) * self.draft if steps else 0.0
         return self.verify_ratio(drafts + 1) + passes + self.fixed + drafts * self.each
+
+    def best(self, marginal: Sequence[float]) -> tuple[int, float]:
+        """(draft length, speedup over plain decoding) that promise most, given the chance that
+        drafts 1 .. i are all accepted; length 0 and 1.0 when no length promises a gain."""
+        chosen = (0, 1.0)
+        for drafts in range(1, min(len(marginal), self.verify[-1][0] - 1) + 1):
+            speedup = (1 + sum(marginal[:drafts])) / self.round(drafts)
+            if speedup > chosen[1]:
+                chosen = (drafts, speedup)
+        return chosen
 
 
 def checked_costs(given: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from draftproof.core.records import Round
-from draftproof.core.round_costs import RoundCosts
+from draftproof.costs.round_costs import RoundCosts
 
 WEIGHT = 0.1
 """What one round's times count against those before it."""

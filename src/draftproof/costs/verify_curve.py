@@ -6,7 +6,7 @@ from a table."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,6 +59,30 @@ class VerifyCurve:
                 f"asked for {asked.max()}"
             )
         return np.asarray(np.interp(asked, self.tokens, self.ratios), dtype=np.float64)
+
+    def beyond(self, tokens: int) -> float:
+        """T(tokens) / T(1), beyond the measured range along the last line's rise."""
+        if tokens <= self.tokens[-1] or len(self.tokens) == 1:
+            return float(np.interp(tokens, self.tokens, self.ratios))
+        slope = (self.ratios[-1] - self.ratios[-2]) / (self.tokens[-1] - self.tokens[-2])
+        return self.ratios[-1] + max(slope, 0.0) * (tokens - self.tokens[-1])
+
+    @property
+    def points(self) -> tuple[tuple[int, float], ...]:
+        """(tokens, ratio) of every measured length."""
+        return tuple(zip(self.tokens, self.ratios, strict=True))
+
+
+def rising(times: Sequence[float]) -> list[float]:
+    """The nearest values that never fall, since a longer pass is never quicker: neighbours that do
+    are averaged. (A running maximum would make one slow pass the price of all longer ones.)"""
+    blocks: list[tuple[float, int]] = []
+    for time in times:
+        blocks.append((time, 1))
+        while len(blocks) > 1 and blocks[-2][0] > blocks[-1][0]:
+            (one, n), (other, m) = blocks[-2:]
+            blocks[-2:] = [((one * n + other * m) / (n + m), n + m)]
+    return [value for value, count in blocks for _ in range(count)]
 
 
 def parse_curve(text: str, name: str = "a verify curve") -> VerifyCurve:

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from draftproof import SpeculativeDecoder, TableModel
-from draftproof.core.round_costs import RoundCosts
-from draftproof.decode.counted_costs import HALF, SINGLE, counted_costs
+from draftproof.costs.counted_costs import HALF, SINGLE, counted_costs
+from draftproof.costs.round_costs import RoundCosts
 from draftproof.drafters.eagle import Eagle
 from draftproof.drafters.suffix import Suffix
 from draftproof.models.hf import HFModel
