@@ -41,7 +41,7 @@ METHODS: dict[str, dict[str, Any]] = {
         },
     },
 }
-"""`auto` weighs drafts by what passes cost; here as on the processor of docs/log.md."""
+"""`auto` weighs drafts by what passes cost; here as on the processor of benchmarks/record.md."""
 
 
 def main() -> None:

@@ -50,7 +50,7 @@ def in_memory(array: Array) -> bool:
 
 def as_numpy(array: Array) -> Array:
     """A CPU tensor as its NumPy view, anything else as it is. Rows of a vocabulary are cheaper to
-    work on there: one thread, no thread pool to wake (docs/log.md)."""
+    work on there: one thread, no thread pool to wake (benchmarks/record.md)."""
     return array.detach().numpy() if is_torch_array(array) and array.device.type == "cpu" else array
 
 

@@ -4,7 +4,7 @@ and on every machine.
 Under a rule whose text depends on how long drafts are, costs that were timed when a decoder was
 made would make the text of a seed depend on how busy the machine was then. What is counted: the
 bytes of weights that a pass reads, its layers, how wide the weights are, and on what kind of
-device. Curves for a CPU are medians of measurements (docs/log.md);
+device. Curves for a CPU are medians of measurements (benchmarks/record.md);
 those for an accelerator are estimates from its bandwidth, not measured.
 """
 

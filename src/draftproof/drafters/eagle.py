@@ -40,7 +40,7 @@ from draftproof.models.protocol import Output, Step
 
 CHANCE = 0.5
 """Share of a head's drafts accepted once reached, before a request's own rounds are known: heads
-reach .3 to .8 (docs/log.md, docs/default_head.md)."""
+reach .3 to .8 (benchmarks/record.md, docs/default_head.md)."""
 
 DraftSampleMethod = Literal["probabilistic", "greedy"]
 

@@ -41,7 +41,7 @@ from draftproof.errors import UsageError
 CHANCES = (0.15, 0.3, 0.54, 0.65, 0.65, 0.8, 0.8, 0.8, 0.92)
 """Share of drafted tokens accepted once reached, by the strength foreseen: measured on 160 texts
 that SmolLM2-135M wrote, edits of code, summaries, chat and mathematics, which differ little in it
-(docs/log.md)."""
+(benchmarks/record.md)."""
 
 
 class Suffix(Drafter):

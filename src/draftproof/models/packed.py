@@ -4,7 +4,7 @@ more than the time of one.
 torch multiplies up to three rows by a plain float32 matrix about as fast as one, and takes twice as
 long from the fourth row on. With weights packed once, when the model is loaded, a pass of 5 to 8
 tokens over Qwen2.5 1.5B costs 1.24 to 1.37 single steps instead of 2.1 to 2.9, and a single step no
-more than before (docs/log.md, 2026-11-30).
+more than before (benchmarks/record.md, 2026-11-30).
 Plain decoding, drafting and verifying all use the same packed layers. (oneDNN documentation,
 "Memory format propagation".)"""
 
