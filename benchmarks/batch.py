@@ -30,11 +30,11 @@ import torch
 from raw_lines import append, read, read_if_there
 
 from draftproof import SamplingParams, SpeculativeDecoder
-from draftproof.bench.provenance import provenance
 from draftproof.decode.prompts import prompt_ids
 from draftproof.models.load import load_model
 from draftproof.models.protocol import Step, extend
 from draftproof.models.pull import DEFAULT_MODEL
+from draftproof.report.provenance import provenance
 
 SIZES = (1, 2, 4, 8, 16)
 LENGTHS = (0, 3, 10)

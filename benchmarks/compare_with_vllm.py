@@ -266,8 +266,8 @@ def _append(
 
 def run(args: argparse.Namespace) -> None:
     """Every arm in vLLM, then here, as far as `args.raw` lacks it."""
-    from draftproof.bench.workload import encode, read_items
     from draftproof.models.load import load_config, load_tokenizer, locate
+    from draftproof.workloads.prompt_files import encode, read_items
 
     tokenizer, config = load_tokenizer(args.target), load_config(args.target)
     prompts = [

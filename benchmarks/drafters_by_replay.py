@@ -47,8 +47,8 @@ def record(args: argparse.Namespace) -> None:
     import torch
 
     from draftproof import SamplingParams, SpeculativeDecoder
-    from draftproof.bench.workload import choose, encode, read_items
     from draftproof.models.load import load_model
+    from draftproof.workloads.prompt_files import choose, encode, read_items
 
     torch.set_num_threads(args.threads)
     settings = args.setting or list(SETTINGS)

@@ -248,9 +248,9 @@ class Work:
     of each kind."""
 
     def __init__(self, options: argparse.Namespace) -> None:
-        from draftproof.bench.provenance import provenance
         from draftproof.decode.config import SpeculativeConfig
         from draftproof.plan.candidate import Candidate
+        from draftproof.report.provenance import provenance
 
         self.options = options
         self.target, self.draft = models(options)
@@ -294,13 +294,12 @@ class Work:
         """Answers of a few prompts, read by both models: overlap and chance of acceptance by
         position."""
         from draftproof.plan.acceptance import Judge
-        from draftproof.plan.answers import write_answers
-        from draftproof.plan.forcing import force
+        from draftproof.plan.forcing import force, write_texts
 
         params = self.params(piece.temperature, 1001 + piece.number)
         last = (piece.number // self.options.prompts + 1) * self.options.prompts
         chosen = self.prompts[piece.number : min(piece.number + TOGETHER, last)]
-        texts = write_answers(self.target, chosen, params)
+        texts = write_texts(self.target, chosen, params)
         forced = force(
             self.target, self.draft, texts, params, [Judge("token", fixed=piece.temperature == 0)]
         )

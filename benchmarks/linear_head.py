@@ -115,7 +115,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     import numpy as np
     import torch
 
-    from draftproof.bench.bootstrap import percentiles, resampled
+    from draftproof.report.bootstrap import percentiles, resampled
     from draftproof.train.states import read_texts_by
     from draftproof.train.store import Text
 
@@ -164,7 +164,7 @@ def live(args: argparse.Namespace) -> dict[str, Any]:
     from linear_drafter import LinearHead
 
     from draftproof import SamplingParams, SpeculativeDecoder
-    from draftproof.bench.bootstrap import percentiles, resampled
+    from draftproof.report.bootstrap import percentiles, resampled
 
     target, view = _target(args)
     drafter = LinearHead(torch.load(args.out / "layer.pt"), view)

@@ -106,7 +106,7 @@ class Bench:
     def __init__(self, pair: str, options: argparse.Namespace) -> None:
         from draftproof import SpeculativeDecoder
         from draftproof.bench.arms import PLAIN, OurArm
-        from draftproof.bench.provenance import provenance
+        from draftproof.report.provenance import provenance
 
         self.pair = pair
         self.target, self.draft, self.config = load(pair, options)
@@ -130,7 +130,7 @@ class Bench:
 
     def prompts(self, workload: str) -> list[tuple[int, ...]]:
         """All prompts there are of a workload; the first wave uses the first few."""
-        from draftproof.bench.workload import encode
+        from draftproof.workloads.prompt_files import encode
 
         if workload not in self._prompts:
             items = prompt_items(workload)
@@ -155,8 +155,7 @@ class Bench:
     def texts(self, piece: Piece, log: Log) -> Iterator[Line]:
         """All planned answers of a group, and what the drafter would have done on each."""
         from draftproof.plan.acceptance import Judge
-        from draftproof.plan.answers import write_answers
-        from draftproof.plan.forcing import force
+        from draftproof.plan.forcing import force, write_texts
         from draftproof.plan.replay import replay
 
         params = replace(parameters(piece.temperature), seed=PLAN_SEED)
@@ -164,7 +163,7 @@ class Bench:
             params = replace(params, seed=PLAN_SEED + 1000 * (1 + piece.prompt))
         prompts, (chosen, each) = self.prompts(piece.workload), planned(piece)
         ids = [prompts[number] for number in chosen for _ in range(each)]
-        texts = self.known_texts(piece, log, ids) or write_answers(self.target, ids, params)
+        texts = self.known_texts(piece, log, ids) or write_texts(self.target, ids, params)
         if self.draft is not None:
             forced = force(
                 self.target,
@@ -270,7 +269,7 @@ class Bench:
 def prompt_items(workload: str) -> list[Any]:
     """The built-in prompts and further questions, or for code the built-in functions with other
     instructions."""
-    from draftproof.bench.workload import builtin_items
+    from draftproof.workloads.prompt_files import builtin_items
 
     items = builtin_items([workload])
     if workload != "code-editing":

@@ -32,9 +32,9 @@ import torch
 from raw_lines import append, read, read_if_there
 
 from draftproof import SamplingParams, SpeculativeDecoder
-from draftproof.bench.compare import first_difference
-from draftproof.bench.provenance import provenance
+from draftproof.decode.first_difference import first_difference
 from draftproof.models.load import load_model
+from draftproof.report.provenance import provenance
 
 NEW_TOKENS = 40
 WARM_UP_TOKENS = 6
@@ -238,7 +238,13 @@ def one(
 
 def difference(decoder: SpeculativeDecoder, plain: Any, speculative: Any) -> dict[str, Any] | None:
     """Where the greedy texts part, and the target's top-2 gap there."""
-    found = first_difference(decoder, plain, speculative, SamplingParams(temperature=0))
+    found = first_difference(
+        decoder,
+        plain.prompt_token_ids,
+        plain.token_ids,
+        speculative.token_ids,
+        SamplingParams(temperature=0),
+    )
     return None if found is None else {"position": found.position, "top2_gap": found.top2_gap}
 
 

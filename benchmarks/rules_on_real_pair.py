@@ -48,7 +48,6 @@ from rules_scoring import (
 from rules_texts import texts
 
 from draftproof import SamplingParams
-from draftproof.bench.bootstrap import resampled
 from draftproof.core.best_tree import BestTree, best_tree, expected_tokens_of_shape
 from draftproof.core.chance import KeyedChance, stream_key
 from draftproof.core.pipeline import LawPipeline
@@ -59,6 +58,7 @@ from draftproof.costs.verify_curve import VerifyCurve
 from draftproof.models.load import load_model
 from draftproof.models.protocol import Step, extend
 from draftproof.models.vocabulary import align_logits
+from draftproof.report.bootstrap import resampled
 
 TEMPERATURES = (0.7, 1.0)
 SAMPLES = 200

@@ -24,9 +24,9 @@ import torch
 from real_models import CHAT, chat_ids
 
 from draftproof import SamplingParams, SpeculativeDecoder, TableModel
-from draftproof.bench.provenance import provenance
 from draftproof.models.load import load_model
 from draftproof.models.protocol import Output, Step, extend
+from draftproof.report.provenance import provenance
 
 TARGET_SIZES = (1, 2, 3, 4, 5, 7, 9, 11, 16)
 DRAFT_SIZES = (1, 2, 6)

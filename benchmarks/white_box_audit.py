@@ -26,9 +26,9 @@ from draftproof.audit.engines.ours import OurEngine
 from draftproof.audit.engines.transformers_assisted import TransformersEngine
 from draftproof.audit.white_box.planted import FAULTS, PlantedEngine
 from draftproof.audit.white_box.run import audit_white_box
-from draftproof.bench.workload import builtin_items, choose, encode
 from draftproof.models.load import load_model
 from draftproof.models.pull import DEFAULT_MODEL
+from draftproof.workloads.prompt_files import builtin_items, choose, encode
 
 CHAIN = {"method": "layer_skip", "skip_layers": [9, 13, 17], "num_speculative_tokens": 4}
 DRAFTING: dict[str, dict[str, Any]] = {

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from draftproof import SamplingParams
-from draftproof.bench.workload import Encoded, Item
 from draftproof.costs.outside_passes import Outside
 from draftproof.costs.pass_timer import PassTimes
 from draftproof.costs.timings import Timings
@@ -17,6 +16,7 @@ from draftproof.plan.forcing import Text
 from draftproof.plan.plan import Foretold, Plan, mean_overlap
 from draftproof.plan.predict import Recorded, predict
 from draftproof.plan.rounds import trace_of_coins
+from draftproof.workloads.prompt_files import Encoded, Item
 
 TARGET = np.random.default_rng(3).dirichlet(np.full(8, 0.5), size=8)
 CONFIG = SpeculativeConfig.from_dict({"method": "draft_model", "model": "D"})

@@ -12,12 +12,10 @@ import torch
 from draftproof import SamplingParams, SpeculativeDecoder, TableModel
 from draftproof.bench.arms import OurArm
 from draftproof.bench.hf_arms import HFArm
-from draftproof.bench.provenance import model_hashes
 from draftproof.bench.run import measure
 from draftproof.bench.specs import build_arms, check_specs, parse_spec, told_apart
 from draftproof.bench.summary import document
 from draftproof.bench.synthetic import SyntheticRule, make_synthetic, parse_rates
-from draftproof.bench.workload import Encoded, Item
 from draftproof.core.rules import RULES
 from draftproof.decode.statistics import statistics
 from draftproof.drafters.auto import Auto
@@ -27,6 +25,8 @@ from draftproof.drafters.medusa import Medusa
 from draftproof.drafters.protocol import Drafter, DraftSession, Request
 from draftproof.errors import UsageError
 from draftproof.models.hf import HFModel
+from draftproof.report.provenance import model_hashes
+from draftproof.workloads.prompt_files import Encoded, Item
 from random_heads import random_head
 from tiny import llama, word_tokenizer
 

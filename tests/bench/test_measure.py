@@ -14,9 +14,9 @@ from draftproof.bench.run import measure, order_of
 from draftproof.bench.runs import Chunk, Run, round_parts
 from draftproof.bench.summary import document
 from draftproof.bench.table import acceptance_result, bench_result, row, task_result
-from draftproof.bench.workload import Encoded, Item
 from draftproof.core.records import Round, Seconds
 from draftproof.errors import UsageError
+from draftproof.workloads.prompt_files import Encoded, Item
 
 RING = [[1.0 if j == (i + 1) % 4 else 0.0 for j in range(4)] for i in range(4)]
 PARAMS = SamplingParams(temperature=0, max_tokens=8, ignore_eos=True, seed=0)

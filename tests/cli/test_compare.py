@@ -15,6 +15,7 @@ from transformers import AutoModelForCausalLM
 
 from draftproof import SamplingParams, SpeculativeDecoder, TableModel
 from draftproof.bench import compare
+from draftproof.bench.run import order_of
 from draftproof.cli import compare_table
 from draftproof.cli import main as cli
 from draftproof.decode.record import read_rounds
@@ -173,7 +174,9 @@ def test_arms_alternate_and_each_is_warmed_up_first() -> None:
         ring_decoder(), [0, 1, 2], SamplingParams(temperature=0, max_tokens=6), 4, order.append
     )
     assert order[:2] == ["warm-up, plain", "warm-up, speculative"]
-    assert order[2:] == ["plain", "speculative", "speculative", "plain"] * 2
+    turns = [order[place : place + 2] for place in range(2, 10, 2)]
+    assert turns == [order_of(["plain", "speculative"], turn) for turn in range(4)]
+    assert turns.count(["plain", "speculative"]) == 2
     assert len(compared.plain) == len(compared.speculative) == 4
     assert compared.first_difference is None
 
@@ -182,7 +185,8 @@ def test_a_text_that_ends_early_differs_where_it_ended() -> None:
     decoder = ring_decoder()
     longer = decoder.generate([0], SamplingParams(temperature=0, max_tokens=6))
     shorter = decoder.generate([0], SamplingParams(temperature=0, max_tokens=4))
-    found = compare.first_difference(decoder, shorter, longer, SamplingParams(temperature=0))
+    params = SamplingParams(temperature=0)
+    found = compare.comparison_of(decoder, [shorter], [longer], params).first_difference
     assert found is not None
     assert (found.position, found.plain_token, found.speculative_token) == (
         4,
@@ -227,9 +231,7 @@ def test_an_agreement_names_the_reason() -> None:
     wrong = replace(
         result, outputs=(replace(result.outputs[0], token_ids=(*result.token_ids[:2], 2, 0)),)
     )
-    parted = compare.Comparison(
-        (result,), (wrong,), compare.first_difference(decoder, result, wrong, params)
-    )
+    parted = compare.comparison_of(decoder, [result], [wrong], params)
     words = compare_table.agreement(parted, decoder, params)
     assert (
         "new token 2" in words

@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import nn
 
-from draftproof.bench.provenance import model_hash
 from draftproof.core.params import SamplingParams
 from draftproof.decode.decoder import SpeculativeDecoder
 from draftproof.errors import UsageError
@@ -24,6 +23,7 @@ from draftproof.models.packed import (
     unpack_linears,
 )
 from draftproof.models.slices import early_exit, skipping
+from draftproof.report.provenance import model_hash
 from draftproof.train.distil import DraftRecipe, fresh_draft
 from tiny import llama, word_tokenizer
 

@@ -17,8 +17,8 @@ from draftproof.costs.timings import Timings
 from draftproof.decode.config import SpeculativeConfig
 from draftproof.errors import UsageError
 from draftproof.plan.acceptance import Judge
-from draftproof.plan.answers import write_answers
 from draftproof.plan.candidate import Candidate
+from draftproof.plan.forcing import write_texts
 from draftproof.plan.rounds import Trace, expect
 
 RNG = np.random.default_rng(17)
@@ -46,7 +46,7 @@ def _foretold_and_decoded(
     whole = {"method": "draft_model", "model": "D"} | config | ({"tree": tree} if tree else {})
     candidate = Candidate(SpeculativeConfig.from_dict(whole), draft)
     params = SamplingParams(max_tokens=TOKENS, seed=11)
-    texts = write_answers(target, [(i % 6,) for i in range(COUNT)], params)
+    texts = write_texts(target, [(i % 6,) for i in range(COUNT)], params)
     readings = candidate.read(target, texts, params, 3, lambda *_: None)
     traces = readings.trees(TreeShape.parse(tree)) if tree else readings.chains(3)
     given = whole if tree else whole | {"num_speculative_tokens": 3}
@@ -105,7 +105,7 @@ def test_the_best_tree_is_looked_for_by_the_chances_of_as_many_siblings() -> Non
     )
     candidate = Candidate(config, draft, ("best",))
     params = SamplingParams(max_tokens=TOKENS, seed=11)
-    texts = write_answers(target, [(i % 6,) for i in range(30)], params)
+    texts = write_texts(target, [(i % 6,) for i in range(30)], params)
     readings = candidate.read(target, texts, params, 3, lambda *_: None)
     found = readings.best_shape(
         Timings((PassTimes(10, {n: (1.0,) for n in range(1, 14)}, {1: (0.0,)}),))

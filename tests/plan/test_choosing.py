@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from draftproof import SamplingParams, SpeculativeDecoder, TableModel
-from draftproof.bench.workload import Encoded, Item
 from draftproof.costs.round_costs import RoundCosts
 from draftproof.decode.config import SpeculativeConfig
 from draftproof.decode.controllers import length_controller
@@ -28,6 +27,7 @@ from draftproof.plan.forcing import Text
 from draftproof.plan.plan import make_plan
 from draftproof.plan.rounds import expect
 from draftproof.report.page import comparison_page
+from draftproof.workloads.prompt_files import Encoded, Item
 from random_heads import random_head, random_state
 
 LAWS = np.random.default_rng(5).dirichlet(np.full(8, 0.2), size=8)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from draftproof import SamplingParams, TableModel
-from draftproof.bench.workload import Encoded, Item
 from draftproof.decode.config import SpeculativeConfig
 from draftproof.drafters.registry import METHODS
 from draftproof.errors import UsageError
@@ -18,6 +17,7 @@ from draftproof.plan.candidate import Candidate
 from draftproof.plan.document import batch_result, plan_document, plan_result, sections
 from draftproof.plan.plan import make_plan, mean_overlap
 from draftproof.report.page import comparison_page
+from draftproof.workloads.prompt_files import Encoded, Item
 from made_plans import CONFIG, TARGET
 
 

@@ -19,8 +19,7 @@ from draftproof.core.params import SamplingParams as Params
 from draftproof.drafters.ngram import NGram
 from draftproof.errors import UsageError
 from draftproof.plan.acceptance import Judge
-from draftproof.plan.answers import write_answers
-from draftproof.plan.forcing import Text, force
+from draftproof.plan.forcing import Text, force, write_texts
 from draftproof.plan.replay import replay
 from draftproof.plan.rounds import (
     Expected,
@@ -132,7 +131,7 @@ def test_a_longer_draft_than_recorded_is_refused() -> None:
 
 
 def texts_of(target: TableModel, params: SamplingParams, count: int) -> list[Text]:
-    return write_answers(target, [(i % 6,) for i in range(count)], params)
+    return write_texts(target, [(i % 6,) for i in range(count)], params)
 
 
 def test_answers_in_lockstep_are_plain_decodings() -> None:

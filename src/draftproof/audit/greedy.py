@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from draftproof.bench.compare import FirstDifference, first_difference_of
 from draftproof.core.params import SamplingParams
 from draftproof.decode.base import Decoder
+from draftproof.decode.first_difference import FirstDifference, first_difference
 
 Writer = Callable[[Sequence[int], SamplingParams], Sequence[int]]
 """Prompt ids and parameters -> the new token ids."""
@@ -110,7 +110,7 @@ def compared(
     params: SamplingParams,
 ) -> Comparison:
     """Two texts, plain first."""
-    difference = first_difference_of(decoder, prompt, one, other, params)
+    difference = first_difference(decoder, prompt, one, other, params)
     if difference is None:
         return Comparison(number, len(one), None)
     begin = difference.position

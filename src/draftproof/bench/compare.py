@@ -8,38 +8,17 @@ stretch of the machine hits both of its sides."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-from draftproof.core.history import common_prefix
+from draftproof.bench.run import order_of, warm_up
 from draftproof.core.params import SamplingParams
 from draftproof.core.records import Round
-from draftproof.decode.decoder import Decoder, SpeculativeDecoder
-from draftproof.decode.logprobs import row_logprobs
+from draftproof.decode.decoder import SpeculativeDecoder
+from draftproof.decode.first_difference import FirstDifference, first_difference
 from draftproof.decode.prompts import Prompt
 from draftproof.decode.result import Completion, Result
-from draftproof.decode.ties import Verdict, judge
-from draftproof.models.protocol import Step, extend
-
-WARM_UP_TOKENS = 16
-
-
-@dataclass(frozen=True)
-class FirstDifference:
-    """position: index among the new tokens. plain_token, speculative_token: what stands there, None
-    where one text has ended. top2_gap: the target's log-probability of its best token less that of
-    its second best, from one pass over what is common. verdict, gap, noise, why: see
-    `decode/ties.py`."""
-
-    position: int
-    plain_token: int | None
-    speculative_token: int | None
-    top2_gap: float
-    verdict: Verdict
-    gap: float | None
-    noise: float
-    why: str
 
 
 @dataclass(frozen=True)
@@ -86,63 +65,29 @@ def compare_with_plain(
     """Run both arms `repeat` times on `prompt`; `begin` is called with the arm's name before each
     run, warm-ups included."""
     arms = {"plain": decoder.plain, "speculative": decoder}
-    short = min(WARM_UP_TOKENS, params.max_tokens or WARM_UP_TOKENS)
     for name, arm in arms.items():
         begin(f"warm-up, {name}")
-        arm.generate(
-            prompt, replace(params, max_tokens=short, min_tokens=min(params.min_tokens, short))
-        )
+        arm.generate(prompt, warm_up(params))
     results: dict[str, list[Result]] = {name: [] for name in arms}
-    for number in range(repeat):
-        for name in sorted(arms, reverse=number % 2 == 1):
+    for turn in range(repeat):
+        for name in order_of(list(arms), turn):
             begin(name)
             results[name].append(arms[name].generate(prompt, params))
-    plain, speculative = results["plain"][0], results["speculative"][0]
-    difference = first_difference(decoder, plain, speculative, params)
-    return Comparison(tuple(results["plain"]), tuple(results["speculative"]), difference)
+    return comparison_of(decoder, results["plain"], results["speculative"], params)
 
 
-def first_difference(
-    decoder: SpeculativeDecoder, plain: Result, speculative: Result, params: SamplingParams
-) -> FirstDifference | None:
-    """Where the token ids of two results for one prompt part; None when they are the same."""
-    return first_difference_of(
-        decoder, plain.prompt_token_ids, plain.token_ids, speculative.token_ids, params
-    )
-
-
-def first_difference_of(
-    decoder: Decoder,
-    prompt: Sequence[int],
-    theirs: Sequence[int],
-    ours: Sequence[int],
+def comparison_of(
+    decoder: SpeculativeDecoder,
+    plain: Sequence[Result],
+    speculative: Sequence[Result],
     params: SamplingParams,
-) -> FirstDifference | None:
-    """Where `ours` parts from plain decoding's tokens `theirs` after one prompt; None when they are
-    the same."""
-    if tuple(ours) == tuple(theirs):
-        return None
-    position = common_prefix(ours, theirs)
-    plain, speculative = (
-        text[position] if position < len(text) else None for text in (theirs, ours)
+) -> Comparison:
+    """Of the results of both arms on one prompt, with where the first two of them part."""
+    one, other = plain[0], speculative[0]
+    difference = first_difference(
+        decoder, one.prompt_token_ids, one.token_ids, other.token_ids, params
     )
-    found = judge(decoder.target, prompt, ours[:position], plain, speculative, params)
-    gap = top2_gap(decoder, (*prompt, *ours[:position]))
-    return FirstDifference(
-        position, plain, speculative, gap, found.verdict, found.gap, found.noise, found.why
-    )
-
-
-def top2_gap(decoder: Decoder, token_ids: Sequence[int]) -> float:
-    """Difference in log-probability between the target's two best tokens after `token_ids`, before
-    any processing."""
-    session = decoder.target.open()
-    try:
-        output = extend(Step(session, tuple(token_ids), rows=(len(token_ids) - 1,)))
-        (_, best), (_, second) = row_logprobs(output.logits[0], 0, 2).top
-    finally:
-        session.close()
-    return best - second
+    return Comparison(tuple(plain), tuple(speculative), difference)
 
 
 def rates(results: Sequence[Result]) -> dict[str, float | None]:

@@ -11,9 +11,9 @@ from typing import Any
 from draftproof.bench.arms import Arm
 from draftproof.bench.hygiene import calibration_pass
 from draftproof.bench.runs import Run
-from draftproof.bench.workload import Encoded
 from draftproof.core.params import SamplingParams
 from draftproof.errors import UsageError
+from draftproof.workloads.prompt_files import Encoded
 
 WARM_UP_TOKENS = 12
 Progress = Callable[[str, int, int], None]
@@ -74,13 +74,9 @@ def measure(
     check(arms, prompts, params)
     tell = progress or (lambda *_: None)
     total = len(arms) * (1 + len(prompts) * repeats)
-    short = min(WARM_UP_TOKENS, params.max_tokens or WARM_UP_TOKENS)
     for number, arm in enumerate(arms):
         tell(f"warm-up, {arm.name}", number, total)
-        arm.run(
-            prompts[0].ids,
-            replace(params, max_tokens=short, min_tokens=min(params.min_tokens, short)),
-        )
+        arm.run(prompts[0].ids, warm_up(params))
     runs: list[Measured] = []
     calibrations: list[float] = []
     loads: list[float] = []
@@ -120,7 +116,13 @@ def measure(
     )
 
 
-def order_of(arms: Sequence[Arm], turn: int) -> list[Arm]:
+def warm_up(params: SamplingParams) -> SamplingParams:
+    """The parameters of a short run, before any that counts."""
+    short = min(WARM_UP_TOKENS, params.max_tokens or WARM_UP_TOKENS)
+    return replace(params, max_tokens=short, min_tokens=min(params.min_tokens, short))
+
+
+def order_of(arms: Sequence[Any], turn: int) -> list[Any]:
     """The arms in an order that alternates: forwards and backwards, beginning with another one each
     time."""
     shift = (turn // 2) % len(arms)

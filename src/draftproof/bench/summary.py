@@ -10,13 +10,13 @@ from statistics import median
 from typing import Any
 
 from draftproof.bench.arms import PLAIN, Arm, OurArm
-from draftproof.bench.bootstrap import LEVEL, Interval, bootstrap
-from draftproof.bench.compare import first_difference_of
 from draftproof.bench.hygiene import Flag, length_flags, load_flags, memory_flag
 from draftproof.bench.run import Measured, Measurement
 from draftproof.core.records import Round
+from draftproof.decode.first_difference import first_difference
 from draftproof.decode.record import params_as_dict
 from draftproof.decode.statistics import statistics
+from draftproof.report.bootstrap import LEVEL, Interval, bootstrap
 
 Times = dict[int, list[float]]
 """Prompt -> seconds per token of its repetitions, in order."""
@@ -179,7 +179,7 @@ def differences(measurement: Measurement, decoder: Any) -> list[dict[str, Any]]:
             if measured.repeat or measured.prompt not in plain:
                 continue
             prompt = measurement.prompts[measured.prompt].ids
-            difference = first_difference_of(
+            difference = first_difference(
                 decoder, prompt, plain[measured.prompt], measured.run.token_ids, measurement.params
             )
             if difference is not None:

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from draftproof.bench.arms import OurArm
-from draftproof.bench.provenance import model_hashes, provenance
 from draftproof.bench.run import measure
 from draftproof.bench.specs import Spec, build_arms, check_specs, parse_spec, told_apart
 from draftproof.bench.summary import document
-from draftproof.bench.turns import check_turns, with_later_turns
-from draftproof.bench.workload import Encoded
 from draftproof.core.params import SamplingParams
 from draftproof.models.drafts import DraftModels
 from draftproof.models.protocol import LanguageModel
+from draftproof.report.provenance import model_hashes, provenance
+from draftproof.workloads.conversations import check_turns, with_later_turns
+from draftproof.workloads.prompt_files import Encoded
 
 
 class Benchmark(NamedTuple):

@@ -119,9 +119,9 @@ def _texts(flags: Mapping[str, Any], params: Any) -> tuple[list[Ids], LocalCopy 
     """Prompts as ids, the local copy, and the tokenizer that made the ids."""
     from draftproof.audit.black_box.copies import LocalCopy
     from draftproof.audit.engines.endpoint import Characters
-    from draftproof.bench.workload import encode
     from draftproof.cli.bench import items_of
     from draftproof.cli.loading import load_target
+    from draftproof.workloads.prompt_files import encode
 
     items = items_of(flags)
     if flags["without_copy"]:

@@ -36,12 +36,12 @@ class Loaded:
 
 def load(flags: Mapping[str, Any], **sampling: Any) -> Loaded:
     """Check every flag, then load. sampling: defaults of the sampling parameters."""
-    from draftproof.bench.workload import encode
     from draftproof.cli.bench import items_of
     from draftproof.cli.loading import load_target
     from draftproof.core.params import SamplingParams
     from draftproof.decode.config import SpeculativeConfig
     from draftproof.decode.decoder import SpeculativeDecoder
+    from draftproof.workloads.prompt_files import encode
 
     flags = {**dict.fromkeys((*options.END_FLAGS, *options.LAW_FLAGS)), **flags}
     engine = flags["engine"] or "ours"

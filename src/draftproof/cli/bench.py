@@ -98,8 +98,8 @@ def execute(flags: Mapping[str, Any]) -> None:
     """Check all flags, load, measure, show and write."""
     from draftproof.bench.specs import check_specs
     from draftproof.bench.synthetic import parse_rates
-    from draftproof.bench.turns import check_turns
     from draftproof.bench.whole import specs_of
+    from draftproof.workloads.conversations import check_turns
 
     rates = None if flags["synthetic_alpha"] is None else parse_rates(flags["synthetic_alpha"])
     words = flags["arm"] or (["draft_model"] if flags["draft"] else [options.DEFAULT_METHOD])
@@ -135,7 +135,7 @@ def sampling(flags: Mapping[str, Any], tokens: int) -> SamplingParams:
 
 def items_of(flags: Mapping[str, Any]) -> list[Any]:
     """The prompts that the flags choose."""
-    from draftproof.bench.workload import builtin_items, choose, read_items
+    from draftproof.workloads.prompt_files import builtin_items, choose, read_items
 
     if flags["prompts"] is None:
         return choose(builtin_items(flags["workload"] or ()), flags["per_workload"])
@@ -147,9 +147,9 @@ def run(
 ) -> tuple[dict[str, Any], BaseException | None]:
     """Load and measure; the result document, and what ended the measurement early."""
     from draftproof.bench.whole import benchmark
-    from draftproof.bench.workload import encode
     from draftproof.cli.loading import load_target
     from draftproof.cli.progress import telling
+    from draftproof.workloads.prompt_files import encode
 
     target, drafts = load_target(flags, configs_of(specs, flags["draft"]))
     prompts = encode(

@@ -314,8 +314,8 @@ def complete_params(
 
 def surroundings(decoder: SpeculativeDecoder, params: SamplingParams, text: str) -> dict[str, Any]:
     """The part of the JSON document that says what was asked, and of what."""
-    from draftproof.bench.provenance import provenance
     from draftproof.decode.record import params_as_dict
+    from draftproof.report.provenance import provenance
 
     return {
         "prompt": text,

@@ -387,11 +387,11 @@ def _check_shapes(flags: Mapping[str, Any], asked: Sequence[Any]) -> None:
 
 
 def _from_models(flags: Mapping[str, Any]) -> dict[str, Any]:
-    from draftproof.bench.workload import encode
     from draftproof.cli.bench import items_of, sampling
     from draftproof.cli.loading import load_target
     from draftproof.cli.progress import telling
     from draftproof.plan.whole import check_asked, plan_speculation
+    from draftproof.workloads.prompt_files import encode
 
     asked = configs(flags)
     _check_shapes(flags, asked)

@@ -23,6 +23,7 @@ from draftproof.decode.build import check_vocabularies
 from draftproof.models.protocol import LanguageModel, Session, Step
 from draftproof.models.vocabulary import align_logits
 from draftproof.plan.acceptance import Judge
+from draftproof.workloads.target_answers import target_answers
 
 BLOCK = 64
 """Positions of one text compared at a time: at 152,000 tokens a vocabulary, 40 MB for each array of
@@ -41,6 +42,17 @@ class Text:
     prompt: tuple[int, ...]
     answer: tuple[int, ...]
     own: bool = True
+
+
+def write_texts(
+    target: LanguageModel,
+    prompts: Sequence[tuple[int, ...]],
+    params: SamplingParams,
+    tell: Callable[[int], None] = lambda done: None,
+) -> list[Text]:
+    """One text a prompt, written by the target; see `target_answers`."""
+    answers = target_answers(target, prompts, params, tell)
+    return [Text(ids, tuple(one.token_ids)) for ids, one in zip(prompts, answers, strict=True)]
 
 
 @dataclass(frozen=True)

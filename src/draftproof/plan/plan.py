@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from draftproof.bench.bootstrap import Interval, percentiles, resampled
-from draftproof.bench.workload import Encoded
 from draftproof.core.params import SamplingParams
 from draftproof.costs.outside_passes import Outside
 from draftproof.costs.pass_timer import PassTimer, PassTimes, pass_lengths
@@ -18,14 +16,15 @@ from draftproof.costs.timings import Timings
 from draftproof.costs.verify_curve import VerifyCurve
 from draftproof.errors import UsageError
 from draftproof.models.protocol import LanguageModel
-from draftproof.plan.answers import write_answers
 from draftproof.plan.candidate import MOST_NODES, Candidate, Readings, tried_outside
 from draftproof.plan.chosen import Walked, choice_of, walk_texts
 from draftproof.plan.chosen import check as check_chosen
-from draftproof.plan.forcing import Text
+from draftproof.plan.forcing import Text, write_texts
 from draftproof.plan.predict import Choice, predict
 from draftproof.plan.rounds import Trace, autocorrelation
 from draftproof.plan.survey import survey
+from draftproof.report.bootstrap import Interval, percentiles, resampled
+from draftproof.workloads.prompt_files import Encoded
 
 LENGTHS = (1, 2, 3, 4, 5, 6, 8, 12)
 MOST_TOGETHER = 256
@@ -285,7 +284,7 @@ def _texts(
     if missing:
         tell = steps.begin()
         written = iter(
-            write_answers(
+            write_texts(
                 target,
                 missing,
                 params,

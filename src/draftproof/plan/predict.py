@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from draftproof.bench.bootstrap import RESAMPLES, SEED, Interval, percentiles
 from draftproof.core.formulas import expected_speedup
 from draftproof.core.tree import tree_text
 from draftproof.costs.timings import Timings
 from draftproof.plan.rounds import Expected, Floats, Trace, expect, play
+from draftproof.report.bootstrap import RESAMPLES, SEED, Interval, percentiles
 
 PLAYS = 24
 """Runs by chance a text, from which resampling draws."""

@@ -6,9 +6,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from draftproof.bench.provenance import model_hashes, provenance
-from draftproof.bench.turns import check_turns, with_later_turns
-from draftproof.bench.workload import Encoded, Item
 from draftproof.core.params import SamplingParams
 from draftproof.decode.config import SpeculativeConfig
 from draftproof.errors import UsageError
@@ -17,6 +14,9 @@ from draftproof.models.protocol import LanguageModel
 from draftproof.plan.candidate import Candidate
 from draftproof.plan.document import plan_document
 from draftproof.plan.plan import LENGTHS, check_request, make_plan
+from draftproof.report.provenance import model_hashes, provenance
+from draftproof.workloads.conversations import check_turns, with_later_turns
+from draftproof.workloads.prompt_files import Encoded, Item
 
 
 def plan_speculation(

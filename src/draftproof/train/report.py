@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from draftproof.bench.provenance import provenance
 from draftproof.costs.round_costs import RoundCosts
 from draftproof.models.protocol import LanguageModel
+from draftproof.report.provenance import provenance
 from draftproof.train.check import Measured
 from draftproof.train.heldout import Acceptance
 from draftproof.train.loop import Training

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from draftproof import SamplingParams
-from draftproof.bench.turns import with_later_turns
-from draftproof.bench.workload import Encoded, Item, encode
 from draftproof.decode.decoder import PlainDecoder
 from draftproof.errors import UsageError
 from draftproof.models.hf import HFModel
+from draftproof.workloads.conversations import with_later_turns
+from draftproof.workloads.prompt_files import Encoded, Item, encode
 from tiny import llama, word_tokenizer
 
 TEMPLATE = "{% for m in messages %}{{ m['content'] }} {% endfor %}"

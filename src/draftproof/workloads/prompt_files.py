@@ -3,8 +3,9 @@ questions, or the built-in set.
 
 A file is plain text (prompts separated by a line of `---`; without one, the whole file is one
 prompt) or JSON lines. A line holds `prompt` (text), `messages` (a chat) or Spec-Bench's `turns`
-(the first is the prompt; `turns.py` asks the others), with `category` or `source` as the workload
-and, for planning, an `answer`. What is wrong is told in one sentence with the number of the line.
+(the first is the prompt; `conversations.py` asks the others), with `category` or `source` as the
+workload and, for planning, an `answer`. What is wrong is told in one sentence with the number of
+the line.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from draftproof.bench.builtin import BUILTIN
 from draftproof.decode.prompts import Prompt, prompt_ids
 from draftproof.decode.template import OPTION_NAMES, TemplateOptions, check_messages
 from draftproof.errors import UsageError
+from draftproof.workloads.builtin_prompts import BUILTIN
 
 SEPARATOR = "---"
 

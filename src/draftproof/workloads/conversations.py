@@ -7,14 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from draftproof.bench.workload import Encoded, Item, encode
 from draftproof.core.params import SamplingParams
-from draftproof.decode.base import PlainDecoder
 from draftproof.errors import UsageError
 from draftproof.models.protocol import LanguageModel
-
-TOGETHER = 8
-"""Conversations whose steps share a pass."""
+from draftproof.workloads.prompt_files import Encoded, Item, encode
+from draftproof.workloads.target_answers import target_answers
 
 
 def check_turns(which: str) -> str:
@@ -36,26 +33,24 @@ def with_later_turns(
     The answers end where the model ends them; prompt i has the seed `params.seed` + i. UsageError,
     with the line, for a turn that no longer fits into the context, or that the target cannot
     answer."""
-    tokenizer = target.tokenizer
-    decoder = PlainDecoder(target, tokenizer)
     turns: list[list[Encoded]] = [[prompt] for prompt in prompts]
     while waiting := [i for i, asked in enumerate(turns) if asked[-1].item.later]:
-        seeds = [replace(params, seed=(params.seed or 0) + i, ignore_eos=False) for i in waiting]
-        ids = [list(turns[i][-1].ids) for i in waiting]
-        answers: dict[int, str] = {}
-        tell("plain decoding answers first turns", 0, len(waiting))
-        for number, result in decoder.as_finished(ids, seeds, batch_size=min(TOGETHER, len(ids))):
-            if result.error is not None:
-                raise UsageError(
-                    f"{turns[waiting[number]][-1].item.where}: the target cannot answer "
-                    f"it: {result.error}"
-                )
-            answers[number] = result.text
-            tell("plain decoding answers first turns", len(answers), len(waiting))
-        for number, i in enumerate(waiting):
-            item = _next_turn(turns[i][-1].item, answers[number])
+        asked = [turns[i][-1] for i in waiting]
+        answers = target_answers(
+            target,
+            [one.ids for one in asked],
+            replace(params, ignore_eos=False),
+            lambda done: tell("plain decoding answers first turns", done, len(waiting)),
+            numbers=waiting,
+            where=[one.item.where for one in asked],
+        )
+        for i, one, answer in zip(waiting, asked, answers, strict=True):
             turns[i] += encode(
-                [item], tokenizer, target.vocab_size, target.max_length, params.max_tokens or 0
+                [_next_turn(one.item, answer.text)],
+                target.tokenizer,
+                target.vocab_size,
+                target.max_length,
+                params.max_tokens or 0,
             )
     return [prompt for asked in turns for prompt in asked]
 

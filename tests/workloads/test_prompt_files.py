@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from draftproof.bench.workload import builtin_items, choose, encode, read_items
 from draftproof.errors import UsageError
+from draftproof.workloads.prompt_files import builtin_items, choose, encode, read_items
 from tiny import word_tokenizer
 
 
