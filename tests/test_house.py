@@ -353,6 +353,9 @@ def test_the_wheel_works_in_a_clean_environment(tmp_path: Path) -> None:
     held = zipfile.ZipFile(wheel).namelist()
     assert "draftproof/py.typed" in held
     assert f"draftproof-{draftproof.__version__}.dist-info/licenses/LICENSE" in held
+    for weights in [name for name in held if name.endswith(".safetensors")]:
+        beside = {name for name in held if name.startswith(weights.rpartition("/")[0])}
+        assert {Path(name).name for name in beside} >= {"LICENSE", "README.md", "config.json"}
     assert {name.split("/")[0] for name in held} == {
         "draftproof",
         f"draftproof-{draftproof.__version__}.dist-info",

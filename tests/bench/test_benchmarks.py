@@ -370,6 +370,6 @@ def test_a_second_wave_has_its_own_texts_and_goes_on_after_them(tmp_path: Path) 
     assert len({item.prompt[0]["content"] for item in items}) == len(items) >= 56
 
 
-@pytest.mark.parametrize("name", ["lab_scale_up", "predicted_vs_measured", "predicted_table"])
+@pytest.mark.parametrize("name", ["predicted_vs_measured", "predicted_table"])
 def test_scripts_say_how_they_are_run(name: str) -> None:
     assert f"python benchmarks/{name}.py" in str(script(name).__doc__)

@@ -1,7 +1,7 @@
 """Draft lengths that adapt against fixed ones on a real model with prompt lookup: plain, fixed and
 adaptive runs interleaved.
 
-    python benchmarks/adaptive_lengths.py --target smollm2-135m-instruct --out out/lengths.jsonl
+    python adaptive_lengths.py --target smollm2-135m-instruct --out lengths.jsonl
 
 Greedy and sampled; a text to be copied with a change, a question, and random tokens. The last arm
 drafts sixteen tokens that are always wrong: what it loses is what auto-off lets through. The output

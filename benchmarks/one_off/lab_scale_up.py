@@ -1,11 +1,11 @@
 """The lab's scale-up, step by step: 20 code and 20 chat answers, acceptance by workload, the cost
-of a step, what follows.
+of a step, what follows. Run in this folder, with PYTHONPATH=.. for what benchmarks share.
 
-    python benchmarks/lab_scale_up.py --out raw.jsonl --only text    untimed, beside other work
-    python benchmarks/lab_scale_up.py --out raw.jsonl --seconds 240  alone; again to go on
-    python benchmarks/lab_scale_up.py --out raw.jsonl --report       the table
-    python benchmarks/lab_scale_up.py --tiny         two tiny random models, seconds on any CPU
-    python benchmarks/lab_scale_up.py --shapes --device cuda --out gpu.jsonl
+    python lab_scale_up.py --out raw.jsonl --only text    untimed, beside other work
+    python lab_scale_up.py --out raw.jsonl --seconds 240  alone; again to go on
+    python lab_scale_up.py --out raw.jsonl --report       the table
+    python lab_scale_up.py --tiny   two tiny random models, seconds on any CPU
+    python lab_scale_up.py --shapes --device cuda --out gpu.jsonl
         random weights in Qwen2.5's real shapes: costs are real, acceptance is by chance (synthetic)
 
 `--target Qwen/Qwen2.5-1.5B-Instruct --draft Qwen/Qwen2.5-0.5B-Instruct` are the lab's own; by
