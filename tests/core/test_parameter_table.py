@@ -6,14 +6,17 @@ from __future__ import annotations
 from dataclasses import fields, make_dataclass, replace
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from draftproof import SamplingParams
 from draftproof.audit import table
+from draftproof.audit.toys import VOCAB
 from draftproof.bench.server import request_body
 from draftproof.cli.sampling_flags import END_FLAGS, LAW_FLAGS, TEXT_FLAGS
 from draftproof.core.generation_config import sampling_fields
 from draftproof.core.parameters import PARAMETERS, Flag, No, Parameter, server_fields
+from draftproof.core.pipeline import LawPipeline
 
 READ = {
     "sequence_bias": {(1,): 0.5},
@@ -128,3 +131,13 @@ def test_what_a_server_is_asked_has_the_servers_names():
         <= server_fields().keys()
     )
     assert (sent["temperature"], sent["stop"], sent["seed"]) == (0.5, ["x"], 3)
+
+
+@pytest.mark.parametrize("case", table.PARAMETERS)
+def test_rows_of_one_pass_have_the_laws_they_have_alone(case):
+    """On a device all rows of a draft are processed at once, in a CPU's memory one by one, which
+    alone the enumerated proof meets: a step that minds the first row only would pass it."""
+    laws = LawPipeline(table.PARAMETERS[case], num_prompt_tokens=1, vocab_size=VOCAB)
+    logits, paths = np.random.default_rng(7).standard_normal((3, VOCAB)), [(), (0,), (0, 1)]
+    alone = [laws.law(row, (1, 0), path) for row, path in zip(logits, paths, strict=True)]
+    assert np.array_equal(laws.laws(logits, (1, 0), paths), alone)
