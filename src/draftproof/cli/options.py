@@ -27,6 +27,7 @@ from draftproof.cli.sampling_flags import DEFAULT_MAX_TOKENS, Flags
 from draftproof.cli.sampling_flags import END_FLAGS as END_FLAGS
 from draftproof.cli.sampling_flags import LAW_FLAGS as LAW_FLAGS
 from draftproof.cli.sampling_flags import TEXT_FLAGS as TEXT_FLAGS
+from draftproof.core.parameters import PARAMETERS, Flag
 from draftproof.drafters.registry import drafting_methods
 from draftproof.errors import UsageError
 
@@ -120,12 +121,6 @@ DRAFT_FLAGS: Flags = {
 }
 """Which target, and how drafts for it are made and verified."""
 
-_SAMPLING_FIELDS = tuple(
-    name
-    for name in (*LAW_FLAGS, *END_FLAGS, *TEXT_FLAGS)
-    if name not in ("logit_bias", "no_skip_special_tokens", "structured_outputs")
-)
-
 
 def with_flags(*groups: Flags) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command, which takes **kwargs and reads `context.params`, the flags of these groups
@@ -161,15 +156,11 @@ def sampling_overrides(
     given. UsageError for a value that is impossible, before any model loads."""
     from draftproof.core.params import SamplingParams
 
-    given = {name: flags[name] for name in _SAMPLING_FIELDS if not _unset(flags.get(name))}
-    if flags["logit_bias"] is not None:
-        given["logit_bias"] = _biases(parse_json("--logit-bias", flags["logit_bias"]))
-    if flags.get("structured_outputs") is not None:
-        given["structured_outputs"] = _json_or_file(
-            "--structured-outputs", flags["structured_outputs"]
-        )
-    if flags.get("no_skip_special_tokens"):
-        given["skip_special_tokens"] = False
+    given: dict[str, Any] = {}
+    for name, stated in PARAMETERS.items():
+        value = flags.get(stated.flag.name or name) if isinstance(stated.flag, Flag) else None
+        if not _unset(value):
+            given[name] = _READ[name](value) if name in _READ else value
     given.setdefault("max_tokens", max(tokens, given.get("min_tokens", 0)))
     SamplingParams.from_dict(given)
     return given
@@ -370,6 +361,14 @@ def _biases(values: Mapping[str, Any]) -> dict[int, Any]:
     if len(biases) < len(values):
         raise UsageError(f"--logit-bias names a token twice: {', '.join(values)}")
     return biases
+
+
+_READ: Mapping[str, Callable[[Any], Any]] = {
+    "logit_bias": lambda text: _biases(parse_json("--logit-bias", text)),
+    "structured_outputs": lambda text: _json_or_file("--structured-outputs", text),
+    "skip_special_tokens": lambda shown: not shown,
+}
+"""Parameter -> how its flag's word is read, where that is not its value."""
 
 
 def spelled(name: str) -> str:
