@@ -9,12 +9,15 @@ run thousands of texts.
 rule `token`. Each stream is one engine that writes texts of 60 tokens. After sizes that grow by a
 quarter the whole battery is asked for its verdict at level 1e-3: `tokens` is the first size at
 which half of the streams are called not exact, null where none is within --most. The arm "exact"
-counts false alarms the same way, over all sizes together.
+counts false alarms the same way, over all sizes together. `--faults table` plants the faults of
+`audit/black_box/toys.py` instead, each stream one long text, which the black box is tried on too.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +25,17 @@ import numpy as np
 from raw_lines import append, read_if_there
 
 from draftproof import SamplingParams, SpeculativeDecoder, TableModel
+from draftproof.audit.black_box.self_test import chains
+from draftproof.audit.black_box.toys import EXACT, FAULTY, emitted
+from draftproof.audit.engines.rounds import RecordedRound
 from draftproof.audit.white_box.battery import Battery
 from draftproof.audit.white_box.planted import FAULTS, Fault, PlantedEngine
 from draftproof.audit.white_box.run import reading_of
 from draftproof.audit.white_box.scorer import Scorer
+from draftproof.core.rules import RULES
 
 LEVEL, TEXT = 1e-3, 60
+CHAINS = {"toy": "3 tokens", "v1000": "1,000 tokens"}
 TOY_TARGET = [[0.6, 0.3, 0.1], [0.2, 0.7, 0.1], [0.1, 0.3, 0.6]]
 TOY_DRAFT = [[0.2, 0.5, 0.3], [0.5, 0.2, 0.3], [0.4, 0.5, 0.1]]
 
@@ -85,36 +93,64 @@ def stream(name: str, fault: Fault, number: int, most: int) -> list[bool]:
     return found
 
 
+def stream_of_table(model: str, name: str, number: int, most: int) -> list[bool]:
+    """The same for an engine of `toys`: one text."""
+    chain, engine = chains()[CHAINS[model]], {**EXACT, **FAULTY}[name]
+    laws = TableModel(lambda prefix: chain.target(prefix), vocab_size=chain.targets.shape[1])
+    scorer, battery = Scorer(laws, SamplingParams()), Battery(RULES["token"], seed=number)
+    rounds, context, found = engine.rounds(chain, np.random.default_rng([3, number])), (0,), []
+    for size in sizes(most):
+        while len(context) <= size:
+            draft, verdict = next(rounds)
+            tokens = tuple(emitted(draft, verdict))
+            # every round is a text of its own: the laws look at the last token alone
+            seen = RecordedRound(context[-1:], context[-1:], draft, verdict.path, tokens)
+            battery.see(seen, scorer.laws(seen))
+            context += tokens
+        found.append(reading_of(battery, LEVEL).contradicted)
+        if found[-1]:
+            break
+    scorer.close()
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--model", choices=("toy", "v1000"), required=True)
+    parser.add_argument("--faults", choices=("planted", "table"), default="planted")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--streams", type=int, default=16)
     parser.add_argument("--most", type=int, default=6000)
     args = parser.parse_args()
     done = {(line["model"], line["arm"]) for line in read_if_there(args.out)}
-    for arm, fault in {"exact": Fault(), **FAULTS}.items():
-        if (args.model, arm) in done or arm == "stale processor":  # that one needs a penalty
+    for arm, run_stream in arms(args).items():
+        if (args.model, arm) in done:
             continue
-        runs = [stream(args.model, fault, number, args.most) for number in range(args.streams)]
-        first = sorted(
-            sizes(args.most)[run.index(True)] if run[-1] else None for run in runs if run[-1]
-        )
+        runs = [run_stream(number) for number in range(args.streams)]
+        first = sorted(sizes(args.most)[run.index(True)] for run in runs if run[-1])
         half = (args.streams + 1) // 2
-        line = {
-            "model": args.model,
-            "arm": arm,
-            "streams": args.streams,
-            "most": args.most,
-            "called": len(first),
+        line = {"model": args.model, "arm": arm, "streams": args.streams, "most": args.most}
+        line |= {"called": len(first), "tokens": first[half - 1] if len(first) >= half else None}
+        append(args.out, line | {"all": first})
+        print(line, flush=True)
+
+
+def arms(args: argparse.Namespace) -> dict[str, Callable[[int], list[bool]]]:
+    """Name -> whether the stream of a number is called not exact, size by size."""
+    if args.faults == "table":
+        names = ("token", *FAULTY)
+        return {
+            f"table: {name}": partial(stream_of_table, args.model, name, most=args.most)
+            for name in names
         }
-        append(
-            args.out,
-            line | {"tokens": first[half - 1] if len(first) >= half else None, "all": first},
-        )
-        print(line | {"tokens": first[half - 1] if len(first) >= half else None}, flush=True)
+    faults = {"exact": Fault(), **FAULTS}
+    del faults["stale processor"]  # that one needs a penalty
+    return {
+        name: lambda number, fault=fault: stream(args.model, fault, number, args.most)
+        for name, fault in faults.items()
+    }
 
 
 if __name__ == "__main__":

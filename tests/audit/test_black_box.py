@@ -95,6 +95,20 @@ def test_without_a_draft_a_temperature_is_still_seen():
     assert any("no draft is known" in note for note in found.notes)
 
 
+@pytest.mark.parametrize("given", [{"top_k": 50}, {"top_k": 100}, {"top_p": 0.95}, {"min_p": 0.02}])
+def test_a_cut_that_was_left_on_is_named_as_one(given):
+    """Whatever cut it is: the nearest cut that is bet on fits better than a temperature. Power
+    above 0.99 at 2,000 tokens."""
+    target, _ = models()
+    cut = SpeculativeDecoder(None, target)
+    engine = CallableEngine(
+        lambda prompt, seed: cut.generate(prompt, replace(PARAMS, seed=seed, **given)).token_ids,
+        "cut",
+    )
+    found = audited(engine, knows_draft=False)
+    assert found.verdict.outcome == "not exact" and found.verdict.cause.startswith("a cut tail")
+
+
 def warmed(seed: int) -> list[int]:
     target, _ = models()
     tempered = TableModel(
@@ -175,13 +189,30 @@ def test_an_interrupted_audit_goes_on_where_it_was(tmp_path):
             lambda prompt, seed: np.random.default_rng(seed).permutation(
                 CHAIN.targets[0].argsort()[:50]
             ),
-            "does not run table",
+            "are not table.s: a token costs",
         ),
     ],
 )
 def test_texts_that_cannot_be_the_targets_are_refused_in_one_sentence(answer, sentence):
     with pytest.raises(UsageError, match=sentence):
         audited(CallableEngine(answer, "odd"))
+
+
+def test_an_engine_far_off_is_not_taken_for_another_model_where_its_plain_texts_are_right():
+    """Tokens that cost more than blind ones, beside a control that is exact."""
+    rarest = [int(law.argmin()) for law in CHAIN.targets]
+
+    def rare(prompt, seed):
+        text = [*prompt]
+        while len(text) <= 50:
+            text.append(rarest[text[-1] % len(rarest)])
+        return text[1:]
+
+    with pytest.raises(UsageError, match="or it is far from exact"):
+        audited(CallableEngine(rare, "rare"))
+    plan = replace(PLAN, num_texts=4)
+    found = audited(CallableEngine(rare, "rare"), control=played(EXACT["match"]), plan=plan)
+    assert found.verdict.outcome == "not exact"
 
 
 def test_greedy_and_no_reference_are_refused():

@@ -28,7 +28,8 @@ def server(answer: Any, status: int = 200) -> Iterator[tuple[str, list[dict[str,
             self.reply({"data": [{"id": "m"}]}, 200)
 
         def do_POST(self) -> None:
-            asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            asked.append(body | {"authorization": self.headers["Authorization"]})
             self.reply(answer, status)
 
         def reply(self, body: Any, code: int) -> None:
@@ -106,6 +107,15 @@ def test_text_without_ids_is_tokenised_again_only_where_that_gives_text_and_coun
         pytest.raises(UsageError, match="does not give it back"),
     ):
         EndpointEngine(url, tokenizer=Words()).sample((1,), PARAMS, 0)
+
+
+def test_a_key_is_sent_where_one_is_given():
+    with server(completion("a", 1, token_ids=[1])) as (url, asked):
+        EndpointEngine(url, key="open sesame").sample((1,), PARAMS, 0)
+        EndpointEngine(url).sample((1,), PARAMS, 0)
+    assert [one["authorization"] for one in asked] == ["Bearer open sesame", None]
+    with pytest.raises(UsageError, match="no header can carry"):
+        EndpointEngine(url, key="\n")
 
 
 def test_strings_are_sent_and_read_as_strings():

@@ -21,10 +21,29 @@ def test_progress_is_told_of_cells_and_of_planted_faults(
     assert "exact: 3 cells, 1 of 1 faults caught" in captured.out
 
 
+def test_a_rule_without_faults_to_plant_prints_no_empty_table(
+    few_cells: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["audit", "--exact", "--rule", "gumbel", "--workers", "1"]) == 0
+    printed = capsys.readouterr().out
+    assert "Planted faults" not in printed and "No fault of such a rule is known" in printed
+
+
+@pytest.mark.parametrize(
+    ("command", "end"),
+    [
+        (("audit", "--exact", "--rule", "nope"), "token, traversal"),
+        (("generate", "--rule", "nope", "x"), "token, traversal, typical (lossy)"),
+    ],
+)
+def test_rules_are_listed_with_what_is_lossy(command, end, refused) -> None:
+    assert refused(*command).rstrip().endswith(end)
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ((), "say how to audit"),
+        ((), "known to be exact or faulty"),
         (("--exact", "--greedy"), "--exact and --greedy are different audits"),
         (("--exact", "--dtype", "float32"), "--dtype does nothing with --exact"),
         (("--greedy", "--full"), "--full does nothing with --greedy"),

@@ -139,7 +139,39 @@ def test_a_server_that_is_down_no_function_and_foreign_ids_leave_nothing_behind(
         out,
     ]
     assert "cannot be reached" in refused(*common, "--url", "http://127.0.0.1:9")
-    assert "there is no function" in refused(*common, f"{engines}:nothing")
+    assert "engines_under_audit has no 'nothing'" in refused(*common, f"{engines}:nothing")
     assert not out.exists()
     assert "holds token 9000" in refused(*common, f"{engines}:foreign")
     assert not out.exists()
+
+
+def test_an_interrupted_audit_says_how_it_goes_on_and_a_file_may_be_named(
+    engines, target, tmp_path, capsys
+):
+    """The function is of a file, and Ctrl-C comes in its third text."""
+    (tmp_path / "stopping.py").write_text(
+        ENGINES.format(folder=str(target))
+        + "calls = []\n"
+        + "def stopping(prompt, seed):\n"
+        + "    calls.append(seed)\n"
+        + "    if len(calls) == 3:\n"
+        + "        raise KeyboardInterrupt\n"
+        + "    return plain(prompt, seed)\n"
+    )
+    out, file = tmp_path / "kept", f"{tmp_path / 'stopping.py'}:stopping"
+    command = ["audit", "--black-box", file, "--target", str(target), "--max-tokens", "32"]
+    command += ["--num-texts", "4", "--workload", "chat", "--out", str(out)]
+    assert cli.run(command) == 130
+    assert "the same command goes on with the texts in" in capsys.readouterr().err
+    kept = (out / "samples.jsonl").read_text().splitlines()
+    assert len(kept) == 2
+    assert cli.run(command) == 0
+    assert (out / "samples.jsonl").read_text().splitlines()[:2] == kept
+
+
+def test_a_key_is_not_shown():
+    from draftproof.cli.key import without_key
+
+    line = ["audit", "--api-key", "secret", "--url", "u"]
+    assert without_key(line) == ["audit", "--api-key", "KEY", "--url", "u"]
+    assert without_key(["--api-key=secret", "x"]) == ["--api-key=KEY", "x"]

@@ -11,7 +11,7 @@ from draftproof.audit import cells, table, tree_mutants
 from draftproof.audit.ceilings import Achieved, achieved
 from draftproof.audit.exact import Proof
 from draftproof.audit.mutants import Catch, catch
-from draftproof.core.rules import LOSSLESS, rule_by_name
+from draftproof.core.rules import LOSSLESS, RULES
 from draftproof.errors import UsageError
 
 Tell = Callable[[str, int, int], None]
@@ -62,9 +62,11 @@ def audit_rules(
     full: every combination of rule, drafter and parameters, not only every pair of them; takes
     hours. workers: processes side by side. UsageError for a rule that does not exist or is
     lossy."""
+    allowed = ", ".join(sorted(LOSSLESS))
     for rule in rules or ():
-        if not rule_by_name(rule).lossless:
-            allowed = ", ".join(sorted(LOSSLESS))
+        if rule not in RULES:
+            raise UsageError(f"rule {rule!r} is unknown; allowed: {allowed}")
+        if not RULES[rule].lossless:
             raise UsageError(
                 f"rule {rule!r} is lossy by design: there is nothing to prove; allowed: {allowed}"
             )

@@ -16,6 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from draftproof.cli import options
+from draftproof.cli.key import KEY_VARIABLE
 from draftproof.cli.machine_flags import Device, Dtype, RemoteCode, Threads
 from draftproof.errors import UsageError
 
@@ -29,6 +30,7 @@ SAMPLING = frozenset(
 
 BLACK_BOX = (
     "url",
+    "api_key",
     "served_model",
     "control",
     "without_copy",
@@ -76,7 +78,7 @@ WAYS: Mapping[str, Way] = {
     ),
     "self_test": Way(
         "draftproof.cli.audit_self_test",
-        "--self-test tries the black box on engines that are known",
+        "--self-test tries the black box on engines that are known to be exact or faulty",
         frozenset(),
     ),
 }
@@ -90,7 +92,7 @@ Subject = Annotated[
         metavar="[MODULE:NAME]",
         help="With --exact: a rule, a drafter or a step function of yours; nothing proves "
         "draftproof's own rules. "
-        "With --black-box: a function (prompt ids, seed) -> ids.",
+        "With --black-box: a function (prompt ids, seed) -> ids. MODULE may be a file.py.",
         show_default=False,
     ),
 ]
@@ -143,6 +145,14 @@ Url = Annotated[
         "--url",
         metavar="URL",
         help="With --black-box: an OpenAI-compatible server, as http://127.0.0.1:8000.",
+    ),
+]
+Key = Annotated[
+    str | None,
+    typer.Option(
+        "--api-key",
+        metavar="KEY",
+        help=f"What the servers of --url and --control ask for. Default: {KEY_VARIABLE}, if set.",
     ),
 ]
 ServedModel = Annotated[
@@ -260,6 +270,7 @@ def audit(
     black_box: BlackBox = False,
     self_test: SelfTest = False,
     url: Url = None,
+    api_key: Key = None,
     served_model: ServedModel = None,
     control: Control = None,
     without_copy: WithoutCopy = False,

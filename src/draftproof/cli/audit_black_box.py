@@ -28,6 +28,7 @@ def run(flags: Mapping[str, Any]) -> int:
     check_distributions()
     from draftproof.audit import report
     from draftproof.audit.black_box.run import audit_black_box
+    from draftproof.cli.key import without_key
     from draftproof.cli.progress import telling
     from draftproof.core.params import SamplingParams
     from draftproof.report.page import check_writable, write_page
@@ -47,12 +48,16 @@ def run(flags: Mapping[str, Any]) -> int:
     prompts, copy, tokenizer = _texts(flags, params)
     engine = _engine(flags["url"] or flags["subject"], flags, tokenizer)
     control = None if flags["control"] is None else _engine(flags["control"], flags, tokenizer)
-    with telling() as tell:
-        found = audit_black_box(
-            engine, prompts, params, copy=copy, control=control, plan=plan, tell=tell
-        )
+    try:
+        with telling() as tell:
+            found = audit_black_box(
+                engine, prompts, params, copy=copy, control=control, plan=plan, tell=tell
+            )
+    except KeyboardInterrupt:
+        print(_kept(flags["out"]), file=sys.stderr)
+        raise
     print_result(report.result_of(found))
-    command = report.as_arguments(["draftproof", *sys.argv[1:]])
+    command = report.as_arguments(["draftproof", *without_key(sys.argv[1:])])
     _keep(found, command, flags["out"])
     if flags["html"] is not None:
         write_page(flags["html"], report.page_of(found, command))
@@ -148,20 +153,29 @@ def _plain_text(item: Any) -> str:
 
 
 def _engine(place: str, flags: Mapping[str, Any], tokenizer: Any) -> TextEngine:
-    """A server by its address, or a function by module:function."""
+    """A server by its address, or a function by module:function or file.py:function."""
     from draftproof.audit.engines.callables import CallableEngine
     from draftproof.audit.engines.endpoint import EndpointEngine
+    from draftproof.cli.key import api_key
 
     if place == flags["subject"] or _is_function(place):
         return CallableEngine.named(place)
-    return EndpointEngine(place, model=flags["served_model"], tokenizer=tokenizer)
+    return EndpointEngine(
+        place, model=flags["served_model"], tokenizer=tokenizer, key=api_key(flags)
+    )
 
 
 def _is_function(place: str) -> bool:
-    module, colon, name = place.partition(":")
-    return bool(colon) and all(
-        part.isidentifier() for part in (*module.split("."), *name.split("."))
-    )
+    module, colon, name = place.rpartition(":")
+    is_file = module.endswith(".py") and "://" not in module
+    parts = name.split(".") if is_file else (*module.split("."), *name.split("."))
+    return bool(colon) and all(part.isidentifier() for part in parts)
+
+
+def _kept(folder: Path | None) -> str:
+    if folder is None or not folder.exists():
+        return "draftproof: interrupted, and no text was kept; --out FOLDER keeps them"
+    return f"draftproof: interrupted; the same command goes on with the texts in {folder}"
 
 
 def _keep(found: BlackBox, command: str, folder: Path | None) -> None:

@@ -154,6 +154,19 @@ def _print(found: Audit, report: dict[str, Any]) -> None:
             row.rule, f"{row.num_drafts} {kind}", f"{row.accepted:.3f}", f"{row.ceiling:.3f}"
         )
     console.print(most)
+    if found.catches:
+        _print_faults(console, found)
+    else:
+        console.print("No fault of such a rule is known to plant.")
+    for cell in report["failed"]:
+        console.print(f"[red]not exact[/red]: {cell}")
+    caught = f"{report['mutants_caught']} of {report['mutants']} faults caught"
+    console.print(f"{report['verdict']}: {report['cases']} cells, {caught}")
+
+
+def _print_faults(console: Any, found: Audit) -> None:
+    from rich.table import Table
+
     faults = Table(title="Planted faults")
     faults.add_column("fault")
     for title in ("TV", "length", "caught"):
@@ -162,9 +175,3 @@ def _print(found: Audit, report: dict[str, Any]) -> None:
         caught = ("key repeats" if c.key_repeated else "yes") if c.caught else "[red]NO[/red]"
         faults.add_row(c.mutant.name, f"{c.tv:.1e}", f"{c.length_error:.1e}", caught)
     console.print(faults)
-    for cell in report["failed"]:
-        console.print(f"[red]not exact[/red]: {cell}")
-    console.print(
-        f"{report['verdict']}: {report['cases']} cells, {report['mutants_caught']} of "
-        f"{report['mutants']} faults caught"
-    )

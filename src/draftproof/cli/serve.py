@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -11,11 +10,11 @@ from typing import Annotated, Any
 import typer
 
 from draftproof.cli import options
+from draftproof.cli.key import KEY_VARIABLE, api_key
 from draftproof.cli.machine_flags import flag_of
 from draftproof.errors import MissingExtraError, UsageError
 
 SERVER = "Server"
-KEY_VARIABLE = "DRAFTPROOF_API_KEY"
 PACKAGES = ("starlette", "uvicorn", "prometheus_client", "pydantic")
 
 Host = Annotated[
@@ -189,7 +188,7 @@ def settings_of(flags: Mapping[str, Any]) -> Any:
         raise UsageError(f"--request-timeout is {timeout}; allowed: a number of seconds above 0")
     return Settings(
         model=flags["served_model_name"] or flags["target"] or DEFAULT_MODEL,
-        api_key=flags["api_key"] if flags["api_key"] is not None else os.environ.get(KEY_VARIABLE),
+        api_key=api_key(flags),
         max_num_seqs=flags["max_num_seqs"],
         max_queue=flags["max_queue"],
         prompt_piece=flags["max_prompt_piece"],

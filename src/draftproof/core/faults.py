@@ -27,8 +27,13 @@ ACCEPTS_ALL = "accepts every draft"
 INVERTED = "ratio inverted: draft over target"
 FRESH_REDRAW = "match, then a fresh redraw: the sample that did not match is thrown away"
 FOREIGN = "tokens that do not belong to their context"
+CUT_TAIL = "a cut tail: unlikely tokens never come, as where top_k, top_p or min_p is left on"
 
 TEMPERATURES = (0.5, 0.7, 1.4, 2.0)
+LIKELIEST = (20, 50)
+"""Tokens that engines keep where nothing is said of top_k."""
+MASSES = (0.8, 0.95)
+"""Mass that engines keep where nothing is said of top_p."""
 NODES, WEIGHTS = np.polynomial.laguerre.laggauss(6)
 MOST_TOKENS = 4096
 """Vocabularies up to this size are looked at for reused noise: beyond, the law costs more than a
@@ -45,6 +50,7 @@ def faulty_laws(
     best = int(target.argmax())
     yield ARG_MAX, one_hot(best, len(target))
     yield FOREIGN, np.full_like(target, 1.0 / len(target))
+    yield from ((CUT_TAIL, law) for law in cut_laws(target))
     if before is not None:
         yield OFF_BY_ONE, before
     if draft is not None:
@@ -102,6 +108,17 @@ def tempered(law: Vector, temperature: float) -> Vector:
     """law^(1/temperature), normalised."""
     mass: Vector = law ** (1.0 / temperature)
     return mass / mass.sum()
+
+
+def cut_laws(law: Vector) -> Iterator[Vector]:
+    """The law without its unlikely tokens, normalised: by LIKELIEST, then by MASSES."""
+    ordered = np.sort(law)[::-1]
+    masses = np.cumsum(ordered)
+    places = [min(number, len(law)) - 1 for number in LIKELIEST]
+    places += [min(int(np.searchsorted(masses, mass)), len(law) - 1) for mass in MASSES]
+    for place in places:
+        kept = np.where(law >= ordered[place], law, 0.0)
+        yield kept / kept.sum()
 
 
 def one_hot(token: int, size: int) -> Vector:

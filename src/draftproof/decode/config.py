@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from draftproof.core.rules import RULES, STATED
+from draftproof.core.rules import RULES, STATED, listed
 from draftproof.core.tree import TreeShape
 from draftproof.costs.round_costs import checked_costs
 from draftproof.decode.lengths import LENGTHS, MOST
@@ -104,7 +104,7 @@ class SpeculativeConfig:
         count_from(0)("num_speculative_tokens", self.num_speculative_tokens)
         one_of(*REJECTION_RULES)("rejection_sample_method", self.rejection_sample_method)
         if self.rule is not None:
-            one_of(*RULES)("rule", self.rule)
+            one_of(*RULES, shown=listed())("rule", self.rule)
         self._check_lengths()
         self._check_quantization()
         self._check_combination()

@@ -52,12 +52,14 @@ def layer_numbers(name: str, value: Any) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-def one_of(*allowed: str) -> Callable[[str, Any], str]:
-    """A check: one of these words."""
+def one_of(*allowed: str, shown: str | None = None) -> Callable[[str, Any], str]:
+    """A check: one of these words. shown: how the refusal lists them, where not as they are."""
+
+    said = shown or ", ".join(sorted(allowed))
 
     def check(name: str, value: Any) -> str:
         if not isinstance(value, str) or value not in allowed:
-            raise UsageError(f"{name} is {value!r}; allowed: {', '.join(sorted(allowed))}")
+            raise UsageError(f"{name} is {value!r}; allowed: {said}")
         return value
 
     return check

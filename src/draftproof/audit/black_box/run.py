@@ -182,7 +182,7 @@ class _Scoring:
         for sample in self._samples(
             engine, "samples", params, None if plan.until_sure else plan.num_texts
         ):
-            self._score(evidence, sample, engine.name)
+            self._score(evidence, sample, engine.name, is_known=control is not None)
             wealth.append(evidence.wealth.log_e)
             if evidence.wealth.highest >= goal:
                 won = True
@@ -211,21 +211,23 @@ class _Scoring:
             tell=self.tell,
         )
 
-    def _score(self, evidence: Evidence, sample: Sample, name: str) -> None:
+    def _score(self, evidence: Evidence, sample: Sample, name: str, is_known: bool = False) -> None:
+        """is_known: that the model is the right one, since the control's texts are its."""
         evidence.begin_text()
         for mark in self.copy.marks(sample):
             evidence.see(mark)
         n = len(evidence.marks)
-        if not n - len(sample.output) < LEAST_TOKENS <= n:
+        if is_known or not n - len(sample.output) < LEAST_TOKENS <= n:
             return
         surprise = -np.mean([math.log(max(mark.probability, 1e-12)) for mark in evidence.marks])
         blind = math.log(self.copy.vocab_size)
         if surprise > blind:
             raise UsageError(
-                f"{name} does not run {self.copy.name}, or with another tokenizer or "
-                f"prompt: its tokens cost {surprise:.1f} "
-                f"nats each under that model, and tokens drawn blindly {blind:.1f}; give "
-                "the target that it runs"
+                f"the texts of {name} are not {self.copy.name}'s: a token costs "
+                f"{surprise:.1f} nats under that model, and one drawn blindly {blind:.1f}; it "
+                "runs another model, tokenizer or prompt template (name its model as the target), "
+                "or it is far from exact (show that by a control, the same engine without "
+                "speculation)"
             )
 
     def _result(

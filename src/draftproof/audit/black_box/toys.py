@@ -16,7 +16,7 @@ from draftproof.audit.black_box.marks import Mark, mark
 from draftproof.audit.mutants import CHAIN_MUTANTS, Verify
 from draftproof.core.chance import Purpose, Scalar
 from draftproof.core.faults import tempered
-from draftproof.core.records import Array, Draft
+from draftproof.core.records import Array, Draft, Verdict
 from draftproof.core.rules import RULES
 from draftproof.core.step import FunctionLaws, GeneratorChance
 
@@ -101,16 +101,23 @@ class Engine:
 
     def stream(self, chain: Chain, num_tokens: int, rng: np.random.Generator) -> tuple[int, ...]:
         """0 and `num_tokens` tokens after it."""
-        tokens: tuple[int, ...] = (0,)
-        noise = rng.exponential(size=(LENGTH, chain.targets.shape[1])) if self.reuses else None
         out = [0]
-        while len(out) <= num_tokens:
-            tokens = (out[-1],)
-            chance = _Coupled(rng) if self.shares else GeneratorChance(rng)
-            draft = self._draft(chain, tokens, chance, noise)
-            verdict = self.verify(draft, FunctionLaws(chain.target, tokens, draft), chance)
-            out += [*(draft.tokens[node] for node in verdict.path), verdict.token]
+        for draft, verdict in self.rounds(chain, rng):
+            out += emitted(draft, verdict)
+            if len(out) > num_tokens:
+                break
         return tuple(out[: num_tokens + 1])
+
+    def rounds(self, chain: Chain, rng: np.random.Generator) -> Iterator[tuple[Draft, Verdict]]:
+        """Drafts and what became of them, of one stream after the token 0; without end."""
+        last = 0
+        noise = rng.exponential(size=(LENGTH, chain.targets.shape[1])) if self.reuses else None
+        while True:
+            chance = _Coupled(rng) if self.shares else GeneratorChance(rng)
+            draft = self._draft(chain, (last,), chance, noise)
+            verdict = self.verify(draft, FunctionLaws(chain.target, (last,), draft), chance)
+            yield draft, verdict
+            last = emitted(draft, verdict)[-1]
 
     def _draft(
         self, chain: Chain, prefix: tuple[int, ...], chance: GeneratorChance, noise: Matrix | None
@@ -133,6 +140,11 @@ class Engine:
                 (*parents, -1),
             )
         return Draft(tokens, parents, laws, "iid")
+
+
+def emitted(draft: Draft, verdict: Verdict) -> list[int]:
+    """The tokens of a round."""
+    return [*(draft.tokens[node] for node in verdict.path), int(verdict.token)]
 
 
 class _Coupled(GeneratorChance):

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import inspect
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from types import ModuleType
 from typing import Any, Literal
 
 import numpy as np
 
 from draftproof.audit.drafting import PlannedDrafter
+from draftproof.audit.named import object_named
 from draftproof.errors import UsageError
 
 KINDS = (
@@ -37,17 +33,7 @@ class Subject:
 def subject_named(name: str) -> Subject:
     """The object at `module:name` or `file.py:name`; of a class, an object. UsageError for what
     cannot be audited."""
-    place, colon, attribute = name.rpartition(":")
-    if not colon or not place or not attribute:
-        raise UsageError(
-            f"{name!r} is no module:name, as mypackage.mymodule:my_step or my_file.py:my_step"
-        )
-    value: Any = _module(place)
-    for part in attribute.split("."):
-        if not hasattr(value, part):
-            raise UsageError(f"{place} has no {part!r}")
-        value = getattr(value, part)
-    return recognised(name, value)
+    return recognised(name, object_named(name))
 
 
 def recognised(name: str, value: Any) -> Subject:
@@ -71,31 +57,6 @@ def recognised(name: str, value: Any) -> Subject:
         )
         return Subject(name, "drafter", drafter)
     raise UsageError(f"{name} is {_described(value)}; what can be audited is {KINDS}")
-
-
-def _module(place: str) -> ModuleType:
-    """Import a module, also one in the working folder, or a file."""
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-    try:
-        if place.endswith(".py"):
-            return _of_file(Path(place).expanduser())
-        return importlib.import_module(place)
-    except UsageError:
-        raise
-    except Exception as error:
-        raise UsageError(f"{place} cannot be imported: {type(error).__name__}: {error}") from error
-
-
-def _of_file(file: Path) -> ModuleType:
-    if not file.is_file():
-        raise UsageError(f"there is no file {file}")
-    spec = importlib.util.spec_from_file_location(file.stem, file)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[file.stem] = module  # dataclasses look their module up there
-    spec.loader.exec_module(module)
-    return module
 
 
 def _complete(name: str, kind: str, value: Any, members: tuple[str, ...]) -> Any:

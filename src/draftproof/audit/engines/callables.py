@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from draftproof.audit.black_box.samples import Ids
+from draftproof.audit.named import object_named
 from draftproof.core.params import SamplingParams
 from draftproof.errors import UsageError
 
@@ -27,17 +26,8 @@ class CallableEngine:
 
     @classmethod
     def named(cls, place: str) -> CallableEngine:
-        """By `package.module:function`. UsageError when there is none."""
-        module, _, name = place.partition(":")
-        try:
-            found: Any = importlib.import_module(module)
-            for part in name.split("."):
-                found = getattr(found, part)
-        except (ImportError, AttributeError, ValueError) as error:
-            raise UsageError(
-                f"there is no function {place}: {error}; it looks like package.module:function"
-            ) from error
-        return cls(found, place)
+        """By `package.module:function` or `file.py:function`. UsageError when there is none."""
+        return cls(object_named(place), place)
 
     def sample(self, prompt: Ids, params: SamplingParams, seed: int) -> Ids:
         """UsageError for a function that raises, and for an answer that is no list of ids, or

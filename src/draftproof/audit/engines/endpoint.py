@@ -40,12 +40,24 @@ class Characters:
 class EndpointEngine:
     """url: the server's base, with or without /v1. model: its name there (None: the first it
     lists). tokenizer: for servers that give text only; `Characters`: prompts and texts are strings,
-    whatever the server says of ids.
+    whatever the server says of ids. key: what the server asks for; None sends none.
 
     ids_from: how ids were had, once a text came."""
 
-    def __init__(self, url: str, *, model: str | None = None, tokenizer: Any = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        model: str | None = None,
+        tokenizer: Any = None,
+        key: str | None = None,
+    ) -> None:
+        if key is not None and not (key.isascii() and key.isprintable() and key.strip()):
+            raise UsageError("the API key is empty or holds characters that no header can carry")
         self._parts = address(url)
+        self._headers = {"Content-Type": "application/json"}
+        if key is not None:
+            self._headers["Authorization"] = f"Bearer {key}"
         self._base = self._parts.path.rstrip("/").removesuffix("/v1")
         self._tokenizer = tokenizer
         self.ids_from: str | None = None
@@ -119,9 +131,7 @@ class EndpointEngine:
         where = f"the server at {self._parts.netloc}"
         try:
             sent = None if body is None else json.dumps(body)
-            connection.request(
-                method, self._base + path, sent, {"Content-Type": "application/json"}
-            )
+            connection.request(method, self._base + path, sent, self._headers)
             response = connection.getresponse()
             data = response.read()
         except (OSError, http.client.HTTPException) as error:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from draftproof.core.faults import (
     ACCEPTS_ALL,
     ARG_MAX,
+    CUT_TAIL,
     INVERTED,
     NO_RESIDUAL,
     OFF_BY_ONE,
@@ -22,6 +23,7 @@ from draftproof.core.faults import (
     TEMPERATURES,
     WRONG_DRAFT_LAW,
     WRONG_RESIDUAL,
+    cut_laws,
     one_hot,
     tempered,
 )
@@ -85,6 +87,7 @@ def of_target_draw(
     place up."""
     yield from ((TEMPERATURE, tempered(target, temperature)) for temperature in TEMPERATURES)
     yield ARG_MAX, one_hot(int(target.argmax()), len(target))
+    yield from ((CUT_TAIL, law) for law in cut_laws(target))
     for cause, row in ((OFF_BY_ONE, before), (STALE, stale)):
         if row is not None:
             yield cause, row

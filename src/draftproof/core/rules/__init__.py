@@ -36,8 +36,14 @@ LOSSLESS: dict[str, Rule] = {name: rule for name, rule in RULES.items() if rule.
 def rule_by_name(name: str) -> Rule:
     """The rule called `name`; UsageError lists the names when there is none."""
     if name not in RULES:
-        raise UsageError(f"rule {name!r} is unknown; allowed: {', '.join(sorted(RULES))}")
+        raise UsageError(f"rule {name!r} is unknown; allowed: {listed()}")
     return RULES[name]
+
+
+def listed() -> str:
+    """The names of all rules, lossy ones told apart."""
+    lossy = sorted(set(RULES) - set(LOSSLESS))
+    return ", ".join([*sorted(LOSSLESS), *(f"{name} (lossy)" for name in lossy)])
 
 
 def natural_rule(selections: Collection[Selection], trees: bool) -> str:
