@@ -139,6 +139,8 @@ def test_a_server_that_is_down_no_function_and_foreign_ids_leave_nothing_behind(
         out,
     ]
     assert "cannot be reached" in refused(*common, "--url", "http://127.0.0.1:9")
+    before = ("--target", tmp_path / "no model")  # the server is asked before a model is loaded
+    assert "cannot be reached" in refused(*common, *before, "--url", "http://127.0.0.1:9")
     assert "engines_under_audit has no 'nothing'" in refused(*common, f"{engines}:nothing")
     assert not out.exists()
     assert "holds token 9000" in refused(*common, f"{engines}:foreign")

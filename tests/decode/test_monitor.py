@@ -81,6 +81,8 @@ def played(made, verify) -> MonitoredRule:
 def test_several_texts_count_together():
     results = decoder().generate([(0,), (1,)], replace(PARAMS, max_tokens=50), monitor=True)
     assert max(one.stats.monitor["num_tokens"] for one in results) >= 100
+    first, second = (one.stats.monitor["seconds"] for one in results)
+    assert first > 0 and second > 0
 
 
 def test_greedy_and_plain_decoding_have_nothing_to_test():

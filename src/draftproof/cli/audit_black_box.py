@@ -28,6 +28,7 @@ def run(flags: Mapping[str, Any]) -> int:
     check_distributions()
     from draftproof.audit import report
     from draftproof.audit.black_box.run import audit_black_box
+    from draftproof.audit.engines.endpoint import EndpointEngine
     from draftproof.cli.key import without_key
     from draftproof.cli.progress import telling
     from draftproof.core.params import SamplingParams
@@ -45,9 +46,12 @@ def run(flags: Mapping[str, Any]) -> int:
             "at temperature 0 every law is one token: a black box has nothing to test; use --greedy"
         )
     plan = _plan(flags, params)
+    engine = _engine(flags["url"] or flags["subject"], flags)
+    control = None if flags["control"] is None else _engine(flags["control"], flags)
     prompts, copy, tokenizer = _texts(flags, params)
-    engine = _engine(flags["url"] or flags["subject"], flags, tokenizer)
-    control = None if flags["control"] is None else _engine(flags["control"], flags, tokenizer)
+    for one in (engine, control):
+        if isinstance(one, EndpointEngine):
+            one.tokenizer = tokenizer
     try:
         with telling() as tell:
             found = audit_black_box(
@@ -152,7 +156,7 @@ def _plain_text(item: Any) -> str:
     return prompt
 
 
-def _engine(place: str, flags: Mapping[str, Any], tokenizer: Any) -> TextEngine:
+def _engine(place: str, flags: Mapping[str, Any]) -> TextEngine:
     """A server by its address, or a function by module:function or file.py:function."""
     from draftproof.audit.engines.callables import CallableEngine
     from draftproof.audit.engines.endpoint import EndpointEngine
@@ -160,9 +164,7 @@ def _engine(place: str, flags: Mapping[str, Any], tokenizer: Any) -> TextEngine:
 
     if place == flags["subject"] or _is_function(place):
         return CallableEngine.named(place)
-    return EndpointEngine(
-        place, model=flags["served_model"], tokenizer=tokenizer, key=api_key(flags)
-    )
+    return EndpointEngine(place, model=flags["served_model"], key=api_key(flags))
 
 
 def _is_function(place: str) -> bool:

@@ -114,4 +114,5 @@ def monitor_line(seen: Mapping[str, Any]) -> str:
         if seen["exact"]
         else f"NOT EXACT, likely {seen['likely_cause']}"
     )
-    return f"monitor: {said} in {seen['num_tokens']} tokens (p {seen['p_value']:.2g}{z})"
+    took = f"{1e3 * seen['seconds'] / seen['num_tokens']:.2g} ms a token"
+    return f"monitor: {said} in {seen['num_tokens']} tokens (p {seen['p_value']:.2g}{z}; {took})"

@@ -59,7 +59,7 @@ class EndpointEngine:
         if key is not None:
             self._headers["Authorization"] = f"Bearer {key}"
         self._base = self._parts.path.rstrip("/").removesuffix("/v1")
-        self._tokenizer = tokenizer
+        self.tokenizer = tokenizer
         self.ids_from: str | None = None
         listed = self._asked("GET", "/v1/models")
         names = [one.get("id") for one in listed.get("data") or () if isinstance(one, dict)]
@@ -77,8 +77,8 @@ class EndpointEngine:
     def sample(self, prompt: Ids, params: SamplingParams, seed: int) -> Ids:
         """UsageError when the server cannot be reached, refuses, or gives text whose ids cannot be
         had."""
-        as_text = isinstance(self._tokenizer, Characters)
-        asked = self._tokenizer.decode(prompt) if as_text else list(prompt)
+        as_text = isinstance(self.tokenizer, Characters)
+        asked = self.tokenizer.decode(prompt) if as_text else list(prompt)
         body = request_body(self.model, asked, replace(params, seed=seed))
         for name in ("stream", "stream_options"):
             body.pop(name)
@@ -90,7 +90,7 @@ class EndpointEngine:
             )
         text = str(choices[0].get("text") or "")
         if as_text:
-            return tuple(self._tokenizer.encode(text))
+            return tuple(self.tokenizer.encode(text))
         ids = given_ids(choices[0], answer)
         if ids is not None:
             self.ids_from = CHECKED
@@ -99,13 +99,13 @@ class EndpointEngine:
         return self._tokenised(text, (answer.get("usage") or {}).get("completion_tokens"))
 
     def _tokenised(self, text: str, count: Any) -> Ids:
-        if self._tokenizer is None:
+        if self.tokenizer is None:
             raise UsageError(
                 f"{self.name} sends text without token ids, and there is no tokenizer to "
                 "have them from"
             )
-        ids = tuple(int(token) for token in self._tokenizer.encode(text, add_special_tokens=False))
-        if self._tokenizer.decode(list(ids)) != text:
+        ids = tuple(int(token) for token in self.tokenizer.encode(text, add_special_tokens=False))
+        if self.tokenizer.decode(list(ids)) != text:
             raise UsageError(
                 f"{self.name} sends text without token ids, and the target's tokenizer "
                 "does not give it back"
