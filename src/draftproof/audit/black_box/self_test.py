@@ -152,8 +152,9 @@ def result_of(tried: list[Tried]) -> Result:
     misses, shots = sum(one.runs - one.found for one in faulty), sum(one.runs for one in faulty)
     notes = (
         f"exact engines: {alarms} of {runs} runs called not exact at level {LEVEL:g}, "
-        f"{easily} at level {EASY_LEVEL:g}; at "
-        f"most {LEVEL * runs:.2g} and {EASY_LEVEL * runs:.2g} are to be expected",
+        f"{easily} at level {EASY_LEVEL:g}; at most {LEVEL * runs:.2g} and "
+        f"{EASY_LEVEL * runs:.2g} are to be expected, and so many at the first have a chance of "
+        f"{stats.binom.sf(alarms - 1, runs, LEVEL):.2g} where the level is kept",
         (
             f"faulty engines: {misses} of {shots} runs missed at {ALLOWED} times the tokens "
             "that the best single test needs"
