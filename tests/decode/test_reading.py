@@ -68,9 +68,21 @@ def test_pieces_change_nothing_but_the_passes(name: str) -> None:
         ]
 
 
-def test_a_scored_prompt_is_read_by_its_round() -> None:
+@pytest.mark.parametrize("name", ["eagle", "ngram"])
+def test_a_scored_prompt_is_read_in_pieces_too(name: str) -> None:
+    """Its log-probabilities, the drafts and the text are those of a prompt that was read at
+    once."""
+    decoder = make(name)
+    params = SamplingParams(seed=2, max_tokens=6, prompt_logprobs=2, n=2)
+    wanted = [decoder.generate(prompt, params) for prompt in PROMPTS]
     heard: list[list[Update]] = [[] for _ in PROMPTS]
-    engine_of(make("ngram"), SamplingParams(seed=2, max_tokens=3, prompt_logprobs=0), heard).step()
-    assert [len(updates[0].prompt_logprobs or ()) for updates in heard] == [
-        len(prompt) for prompt in PROMPTS
-    ]
+    engine = engine_of(decoder, params, heard)
+    results = {output.request_id: output.result for output in engine.step()}
+    assert [bool(updates) for updates in heard] == [False, True, False]
+    while engine.has_unfinished_requests():
+        results |= {output.request_id: output.result for output in engine.step()}
+    for number, whole in enumerate(wanted):
+        assert results[number].prompt_logprobs == whole.prompt_logprobs
+        for one, other in zip(results[number].outputs, whole.outputs, strict=True):
+            assert one.token_ids == other.token_ids
+            assert [r.draft_tokens for r in one.rounds] == [r.draft_tokens for r in other.rounds]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 import pytest
@@ -175,6 +176,110 @@ def test_without_tools_the_same_answer_is_text(serve: Start) -> None:
     for body in ({}, {"tools": TOOLS, "tool_choice": "none"}):
         choice = ask(client, **body)["choices"][0]
         assert choice["message"]["content"] == said and choice["finish_reason"] == "stop"
+
+
+WEATHER = {
+    "type": "object",
+    "properties": {"city": {"enum": ["Oslo", "Rome"]}, "days": {"type": "integer", "maximum": 9}},
+    "required": ["city", "days"],
+    "additionalProperties": False,
+}
+FORECAST = {"type": "function", "function": {"name": 'fore"cast', "parameters": WEATHER}}
+
+
+@pytest.mark.parametrize("parser", ["hermes", "llama3_json", None])
+def test_a_call_that_is_forced_keeps_to_its_schema(serve: Start, parser: str | None) -> None:
+    """A random model, which would say anything: some tool, the one that is named, and one call
+    only; the text is nothing but calls."""
+    client = serve(make_decoder(max_length=1024, ends=True), tool_call_parser=parser)
+    body: dict[str, Any] = {"tools": [*TOOLS, FORECAST], "max_tokens": 200, "seed": 1}
+    body |= {"parallel_tool_calls": False, "logit_bias": {str(ord(" ")): -100}}
+    named = {"type": "function", "function": {"name": 'fore"cast'}}
+    for choice in ("required", named):
+        answer = ask(client, **body, tool_choice=choice)["choices"][0]
+        (call,) = answer["message"]["tool_calls"]
+        assert answer["finish_reason"] == "tool_calls" and answer["message"]["content"] is None
+        assert call["function"]["name"] in ("sit", 'fore"cast')
+        given = json.loads(call["function"]["arguments"])
+        if choice is named:
+            assert call["function"]["name"] == 'fore"cast'
+            assert given["city"] in ("Oslo", "Rome") and given["days"] <= 9
+
+
+@pytest.mark.parametrize(
+    ("param", "body"),
+    [
+        ("tool_choice", {"tool_choice": {"type": "function", "function": {"name": "run"}}}),
+        ("response_format", {"response_format": {"type": "json_object"}}),
+        ("structured_outputs", {"structured_outputs": {"choice": ["a"]}}),
+        ("parallel_tool_calls", {"tool_choice": "auto", "parallel_tool_calls": False}),
+        (
+            "tools",
+            {
+                "tools": [
+                    {"type": "function", "function": {"name": "a", "parameters": {"type": "no"}}}
+                ]
+            },
+        ),
+    ],
+)
+def test_what_cannot_be_forced_is_refused(serve: Start, param: str, body: dict[str, Any]) -> None:
+    asked = {"messages": ASKED, "tools": TOOLS, "tool_choice": "required"} | body
+    response = serve().post(PATH, json=asked)
+    assert response.status_code == 400 and response.json()["error"]["param"] == param
+
+
+def test_a_template_without_tools_says_so_and_not_the_parser(serve: Start) -> None:
+    """Nobody is sent to a flag that cannot help; with tool_choice "none" the tools are not
+    needed."""
+    decoder = make_decoder()
+    decoder.tokenizer = copy(decoder.tokenizer)
+    decoder.tokenizer.chat_template = (
+        "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
+    )
+    client = serve(decoder)
+    for choice in ("auto", "required"):
+        body = {"messages": ASKED, "tools": TOOLS, "tool_choice": choice}
+        error = client.post(PATH, json=body).json()["error"]
+        assert error["param"] == "tools" and "template takes no tools" in error["message"]
+    assert ask(client, tools=TOOLS, tool_choice="none", max_tokens=3)["choices"]
+
+
+@pytest.mark.parametrize("content", ["", [{"type": "text", "text": ""}]])
+def test_an_empty_prediction_is_none(serve: Start, content: Any) -> None:
+    """The text, and what drafts it, are as without one."""
+    client, body = serve(), {"seed": 3, "max_tokens": 12, "logit_bias": {"65": 100}}
+    plain, predicted = (
+        ask(client, **body, **more)
+        for more in ({}, {"prediction": {"type": "content", "content": content}})
+    )
+    assert predicted["choices"] == plain["choices"]
+    assert predicted["usage"]["completion_tokens_details"] == {
+        "accepted_prediction_tokens": 0, "rejected_prediction_tokens": 0,
+        "reasoning_tokens": 0,
+    }
+
+
+def test_a_request_may_see_its_own_rounds(serve: Start) -> None:
+    """As the viewer shows them, whole and in the parts of a stream; together they are the text."""
+    client = serve()
+    body = {"seed": 5, "max_tokens": 20, "n": 2, "return_rounds": True, "logit_bias": {"65": 5}}
+    choices = ask(client, **body)["choices"]
+    chunks = events(client.post(PATH, json={"messages": ASKED, "stream": True} | body).text)
+    for choice in choices:
+        rounds = choice["rounds"]
+        said = "".join(text for each in rounds for text in each["texts"])
+        assert said and choice["message"]["content"].startswith(said)
+        assert any(each["draft_tokens"] for each in rounds)
+        assert {each["sample"] for each in rounds} == {choice["index"]}
+        streamed = [
+            each
+            for chunk in chunks
+            for part in chunk["choices"]
+            if part["index"] == choice["index"]
+            for each in part.get("rounds", ())
+        ]
+        assert [each["tokens"] for each in streamed] == [each["tokens"] for each in rounds]
 
 
 def test_a_turn_after_a_call_is_read(serve: Start) -> None:

@@ -133,14 +133,15 @@ def test_several_texts_of_a_prompt_read_it_once(monkeypatch: pytest.MonkeyPatch)
     )  # the pending token is read by each, and every text's but its last
 
 
-def test_a_long_prompt_does_not_stall_the_others() -> None:
+@pytest.mark.parametrize("scores", [{}, {"prompt_logprobs": 1}])
+def test_a_long_prompt_does_not_stall_the_others(scores: dict[str, int]) -> None:
     """While 300 tokens are read in pieces of 32, a text beside them gets a token or more in every
-    round."""
+    round; also when the prompt's own log-probabilities are wanted."""
     decoder = make_decoder()
     scheduler = make_scheduler(decoder, piece=32)
     short = Asked(scheduler, decoder, "the", max_tokens=60, num_speculative_tokens=0)
     scheduler.step()
-    long = Asked(scheduler, decoder, [65] * 300, max_tokens=4)
+    long = Asked(scheduler, decoder, [65] * 300, max_tokens=4, **scores)
     before = len(short.updates)
     rounds = 0
     while not long.updates:

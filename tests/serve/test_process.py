@@ -97,6 +97,10 @@ def server(folder: Path) -> Iterator[Process]:
     process.close()
 
 
+def test_it_says_how_it_runs(server: Process) -> None:
+    assert "(torch, float32 on cpu, method suffix)" in "".join(server.lines)
+
+
 def test_openai_s_client(server: Process) -> None:
     """Every field it knows of, whole, streamed, and from many tasks at a time: the text is the
     library's."""

@@ -41,18 +41,28 @@ SHARED: list[tuple[str, Any]] = [
     ("n", 10**30),
     ("best_of", 3),
     ("prompt_logprobs", 21),
-    ("response_format", {"type": "xml"}),
-    ("response_format", {"type": "json_schema"}),
+    ("response_format.type", {"type": "xml"}),
+    ("response_format.json_schema", {"type": "json_schema"}),
     (
-        "response_format",
+        "response_format.json_schema.name",
+        {"type": "json_schema", "json_schema": {"schema": {"type": "object"}}},
+    ),
+    (
+        "response_format.json_schema.schema",
         {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "nothing"}}},
+    ),
+    (
+        "response_format.json_schema.strict",
+        {"type": "json_schema", "json_schema": {"name": "a", "schema": {}, "strict": "yes"}},
     ),
     ("structured_outputs", {"regex": "("}),
     ("structured_outputs", {"regex": "a", "choice": ["b"]}),
     ("structured_outputs", {"xml": "a"}),
-    ("prediction", {"type": "content"}),
+    ("prediction.content", {"type": "content"}),
+    ("prediction.content", {"type": "content", "content": []}),
     ("prediction", 5),
     ("stream_options", {"include_usage": True}),
+    ("return_rounds", 1),
     ("speculative_config", {"method": "draft_model", "model": "/etc"}),
     ("speculative_config", {"method": "retrieval", "store": "/etc/passwd"}),
     ("speculative_config", {"method": "auto"}),
@@ -69,6 +79,18 @@ CHAT: list[tuple[str, Any]] = [
     ("messages", []),
     ("messages", "hello"),
     ("messages.0.role", [{"role": "robot", "content": "a"}]),
+    (
+        "messages.0.content.1.type",
+        [
+            {
+                "role": "user",
+                "content": [
+                    {"type": "text", "text": "a"},
+                    {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}},
+                ],
+            }
+        ],
+    ),
     ("messages.0.name", [{"role": "user", "content": "a", "name": "Ada"}]),
     ("messages", [{"role": "user"}]),
     ("top_logprobs", 3),
@@ -113,7 +135,8 @@ def test_every_wrong_value_is_named(serve: Start) -> None:
         body = {"messages": MESSAGES, "max_tokens": 16, field.partition(".")[0]: value}
         refused(client, "/v1/chat/completions", body, field)
     for field, value in SHARED + COMPLETION:
-        refused(client, "/v1/completions", {"prompt": TEXT, field.partition(".")[0]: value}, field)
+        asked = {"prompt": TEXT, field.partition(".")[0]: value}
+        refused(client, "/v1/completions", asked, field)
     assert client.post("/v1/completions", json={"prompt": TEXT}).status_code == 200
 
 

@@ -33,10 +33,10 @@ SERVE: tuple[Fault, ...] = (
         COMPANY,
     ),
     Fault(
-        "decode/batch.py",
-        "                or not sample.reads_ahead\n",
-        "",
-        "a prompt that is to be scored is read ahead",
+        "decode/reading.py",
+        "    if is_to_be_scored(sequence):\n        yield from read_scored(sequence, count)\n",
+        "    if is_to_be_scored(sequence):\n        yield from read_scored(sequence)\n",
+        "a prompt that is to be scored is read at once",
         READING,
     ),
     Fault(

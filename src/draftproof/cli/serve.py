@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +13,9 @@ from draftproof.cli import options
 from draftproof.cli.key import KEY_VARIABLE, api_key
 from draftproof.cli.machine_flags import flag_of
 from draftproof.errors import MissingExtraError, UsageError
+
+if TYPE_CHECKING:
+    from draftproof.decode.decoder import SpeculativeDecoder
 
 SERVER = "Server"
 PACKAGES = ("starlette", "uvicorn", "prometheus_client", "pydantic")
@@ -168,11 +171,22 @@ def execute(flags: Mapping[str, Any]) -> None:
         app = create_app(decoder, settings)
         host, port = bound.getsockname()[:2]
         print(
-            f"serving {settings.model} at http://{f'[{host}]' if ':' in host else host}:{port}",
+            f"serving {settings.model} at http://{f'[{host}]' if ':' in host else host}:{port} "
+            f"({how_it_runs(decoder)})",
             file=sys.stderr,
             flush=True,
         )
         run(app, bound)
+
+
+def how_it_runs(decoder: SpeculativeDecoder) -> str:
+    """What computes, in what, and how requests are drafted unless they say otherwise."""
+    from draftproof.decode.ties import dtype_of
+
+    target = decoder.target
+    where = f" on {target.device}" if target.device is not None else ""
+    method = "no drafts" if decoder.drafter is None else f"method {decoder.drafter.name}"
+    return f"{target.engine}, {dtype_of(target)}{where}, {method}"
 
 
 def settings_of(flags: Mapping[str, Any]) -> Any:

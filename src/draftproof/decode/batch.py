@@ -96,12 +96,7 @@ class Batch:
         for sample in self.samples:
             if sample.ended():
                 continue
-            if (
-                self.piece is None
-                or left is None
-                or sample.unread <= self.piece
-                or not sample.reads_ahead
-            ):
+            if self.piece is None or left is None or sample.unread <= self.piece:
                 set_draft_length(sample, self.draft_length, size)
                 yield _Turn(sample, sample.round())
             elif left > 0:

@@ -30,7 +30,7 @@ from draftproof.core.records import (
 from draftproof.core.rules.protocol import Rule
 from draftproof.decode.length import LengthController, Situation
 from draftproof.decode.logprobs import TokenLogprobs, row_logprobs, top_ids
-from draftproof.decode.scoring import score_prompt
+from draftproof.decode.reading import is_to_be_scored, read_scored
 from draftproof.decode.stopping import Stopper
 from draftproof.decode.target_laws import RowLaws
 from draftproof.drafters.builder import DraftBuilder, LengthPolicy
@@ -91,15 +91,8 @@ class Generation:
 
     def round(self) -> Generator[Step, Output, Round]:
         """One round; returns its record. Must not be called once `finished`."""
-        if self.params.prompt_logprobs is not None and not self.prompt_logprobs:
-            observe = self.drafting.observe if self.drafting else None
-            self.prompt_logprobs = yield from score_prompt(
-                self.session,
-                tuple(self.context),
-                self.params.prompt_logprobs,
-                hidden=self.wants.hidden,
-                observe=observe,
-            )
+        if is_to_be_scored(self):
+            yield from read_scored(self)
         chance = self.chance_at(len(self.context))
         proposed = yield from self.propose(chance)
         return (yield from self.settle(proposed, chance))

@@ -13,7 +13,7 @@ from draftproof.core.params import SamplingParams
 from draftproof.core.pipeline import LawPipeline
 from draftproof.core.records import Observation, Round, Seconds
 from draftproof.decode.logprobs import TokenLogprobs, row_logprobs
-from draftproof.decode.scoring import score_prompt
+from draftproof.decode.reading import is_to_be_scored, read_scored
 from draftproof.decode.stopping import Stopper
 from draftproof.drafters.protocol import DraftSession, Wants
 from draftproof.models.protocol import Output, Session, Step
@@ -44,9 +44,8 @@ class PlainGeneration:
 
     def round(self) -> Generator[Step, Output, Round]:
         """Read what is unread, draw one token, commit it."""
-        if self.params.prompt_logprobs is not None and not self.prompt_logprobs:
-            prompt, wanted = tuple(self.context), self.params.prompt_logprobs
-            self.prompt_logprobs = yield from score_prompt(self.session, prompt, wanted)
+        if is_to_be_scored(self):
+            yield from read_scored(self)
         begin = perf_counter()
         start = len(self.context)
         unread = tuple(self.context[self.session.length :])

@@ -11,7 +11,7 @@ from draftproof.core.params import SamplingParams
 from draftproof.core.records import Round
 from draftproof.decode.failures import explain
 from draftproof.decode.logprobs import TokenLogprobs
-from draftproof.decode.reading import Reading, read_ahead
+from draftproof.decode.reading import Reading, is_to_be_scored, read_ahead
 from draftproof.decode.result import Completion, Piece, Update
 from draftproof.decode.statistics import Statistics
 from draftproof.decode.stopping import Finish, Stopper
@@ -95,14 +95,10 @@ class Sample:
     @property
     def unread(self) -> int:
         """Tokens of the context that the next round reads beside its draft; one, once the prompt is
-        read."""
+        read. A prompt that is to be scored is read from its first token."""
+        if is_to_be_scored(self.generation) and not self.generation.prompt_logprobs:
+            return len(self.generation.context)
         return len(self.generation.context) - self.generation.session.length
-
-    @property
-    def reads_ahead(self) -> bool:
-        """Whether the prompt may be read in pieces before the first round; one that is scored is
-        read by that round itself."""
-        return self.generation.params.prompt_logprobs is None
 
     def read(self, count: int) -> Generator[Step, Output, None]:
         """Read `count` more tokens of the prompt, and leave at least one to the next round."""

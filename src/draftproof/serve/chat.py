@@ -10,8 +10,10 @@ from typing import Any
 from draftproof.decode.result import Update
 from draftproof.serve.answers import Choice
 from draftproof.serve.errors import refuse
+from draftproof.serve.forced_calls import ANY_MODEL, call_grammar, is_forced
 from draftproof.serve.messages import chat_prompt
 from draftproof.serve.params import chat_tokens, check_logprobs
+from draftproof.serve.rounds import RoundsShown, joined
 from draftproof.serve.schemas import ChatBody, Tool
 from draftproof.serve.service import Prompt, Service
 from draftproof.serve.tools import PARSERS, Call, ToolParser
@@ -32,20 +34,13 @@ def check(body: ChatBody, service: Service) -> Checked:
     logprobs = check_logprobs(body, service.settings.max_logprobs)
     service.check_count(1 if body.n is None else body.n, 1)
     tools = _tools(body)
-    if tools and service.tool_call_parser is None:
-        refuse(
-            "tools",
-            (
-                "nothing here knows how this model writes calls: start the server with "
-                "--tool-call-parser"
-            ),
-        )
     if body.add_special_tokens:
         refuse(
             "add_special_tokens",
             "a chat's special tokens are its template's: leave add_special_tokens out",
         )
     ids = chat_prompt(body, tools, service.tokenizer)
+    parser = _parser(body, tools, service)  # after the template has shown that it takes tools
     prompt = service.prompt(
         ids,
         "messages",
@@ -53,8 +48,25 @@ def check(body: ChatBody, service: Service) -> Checked:
         chat_tokens(body),
         logprobs=logprobs,
         prompt_logprobs=body.prompt_logprobs,
+        bound=call_grammar(body, parser) if parser is not None and is_forced(body) else None,
     )
-    return Checked(body, prompt, service.tool_call_parser if tools else None)
+    return Checked(body, prompt, parser)
+
+
+def _parser(body: ChatBody, tools: list[Tool] | None, service: Service) -> str | None:
+    """What finds calls in the answer; None without tools. A call that is forced is written in some
+    way that is known."""
+    if not tools:
+        return None
+    if service.tool_call_parser is None and not is_forced(body):
+        refuse(
+            "tools",
+            (
+                "nothing here knows how this model writes calls: start the server with "
+                "--tool-call-parser, or force a call with tool_choice"
+            ),
+        )
+    return service.tool_call_parser or ANY_MODEL
 
 
 def _tools(body: ChatBody) -> list[Tool] | None:
@@ -63,13 +75,14 @@ def _tools(body: ChatBody) -> list[Tool] | None:
     choice = body.tool_choice
     if body.tools is not None and not body.tools:
         refuse("tools", "tools is an empty list; leave it out, or give at least one")
-    if choice in (None, "none"):
-        return None if choice == "none" else body.tools
-    if body.tools is None:
+    if choice == "none":
+        return None
+    if body.tools is None and choice is not None:
         refuse("tool_choice", "tool_choice is about tools, and there are none")
-    if choice != "auto":
+    if body.parallel_tool_calls is False and not is_forced(body):
         refuse(
-            "tool_choice", "this server cannot make the model call a tool; allowed: auto or none"
+            "parallel_tool_calls",
+            "nothing keeps the model from several calls unless tool_choice forces one",
         )
     return body.tools
 
@@ -83,6 +96,7 @@ class ChatWriter:
         self._asked, self._body, self._tokens = asked, asked.body, service.tokens
         self._parsers: dict[int, ToolParser] = {}
         self._num_calls: dict[int, int] = {}
+        self._rounds = RoundsShown(service.tokenizer, asked.body.return_rounds)
         self._about: dict[str, Any] = (
             {"prompt_token_ids": list(asked.prompt.ids)} if asked.body.return_token_ids else {}
         )
@@ -117,7 +131,8 @@ class ChatWriter:
             choice["logprobs"] = self._tokens.chat_logprobs(update.logprobs)
         if self._body.return_token_ids:
             choice["token_ids"] = list(update.token_ids)
-        yield choice
+        num_prompt = len(self._asked.prompt.ids)
+        yield choice | self._rounds.of(update.index, update, num_prompt)
 
     def join(self, parts: list[Choice]) -> Choice:
         deltas = [part["delta"] for part in parts]
@@ -135,6 +150,7 @@ class ChatWriter:
         whole = {"index": parts[-1]["index"], "message": message} | {
             k: v for k, v in parts[-1].items() if k != "delta"
         }
+        whole |= joined(parts)
         if self._body.return_token_ids:
             whole["token_ids"] = [token for part in parts for token in part["token_ids"]]
         scored = [

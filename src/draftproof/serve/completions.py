@@ -12,6 +12,7 @@ from draftproof.decode.text import decode_all
 from draftproof.serve.answers import Choice
 from draftproof.serve.errors import refuse
 from draftproof.serve.params import check_logprobs, completion_tokens
+from draftproof.serve.rounds import RoundsShown, joined
 from draftproof.serve.schemas import CompletionBody
 from draftproof.serve.service import Prompt, Service
 
@@ -51,6 +52,7 @@ class CompletionWriter:
     def __init__(self, asked: Checked, service: Service) -> None:
         self._asked, self._body, self._tokens = asked, asked.body, service.tokens
         self._offsets: dict[int, int] = {}
+        self._rounds = RoundsShown(service.tokenizer, asked.body.return_rounds)
 
     def opening(self) -> Iterator[Choice]:
         return iter(())
@@ -71,6 +73,7 @@ class CompletionWriter:
             finish_reason=None if done is None else done.finish_reason,
             stop_reason=None if done is None else done.stop_reason,
             **({"token_ids": list(update.token_ids)} if self._body.return_token_ids else {}),
+            **self._rounds.of(first + update.index, update, len(prompt.ids)),
         )
 
     def join(self, parts: list[Choice]) -> Choice:
@@ -79,6 +82,7 @@ class CompletionWriter:
             whole |= {
                 key: part[key] for key in ("prompt_token_ids", "prompt_logprobs") if key in part
             }
+        whole |= joined(parts)
         if self._body.return_token_ids:
             whole["token_ids"] = [token for part in parts for token in part.get("token_ids", ())]
         scored = [part["logprobs"] for part in parts if part["logprobs"] is not None]

@@ -20,6 +20,9 @@ DEFAULT_COMPLETION_TOKENS = 16
 """max_tokens of a completion that says none, in OpenAI's reference as in vLLM; a chat's answer ends
 by itself."""
 
+SCHEMA = "response_format.json_schema.schema"
+"""Where OpenAI's form has its schema."""
+
 MOST_BIAS = 100
 MOST_STOPS = 64
 
@@ -29,8 +32,8 @@ def asked(body: Sampled) -> dict[str, Any]:
     found = {name: value for name in SAME_NAME if (value := getattr(body, name)) is not None}
     if body.logit_bias is not None:
         found["logit_bias"] = _biases(body.logit_bias)
-    if body.prediction is not None:
-        found["prediction"] = _text(body.prediction)
+    if prediction_text(body):
+        found["prediction"] = prediction_text(body)
     bound = structure(body)
     if bound is not None:
         found["structured_outputs"] = bound
@@ -97,7 +100,7 @@ def structure(body: Sampled) -> dict[str, Any] | None:
     form = body.response_format
     if form is not None and (form.type == "json_schema") != (form.json_schema is not None):
         refuse(
-            "response_format",
+            SCHEMA.rpartition(".")[0],
             "response_format has a json_schema where its type is json_schema, and nowhere else",
         )
     if form is None or form.type == "text":
@@ -145,9 +148,12 @@ def _biases(given: Mapping[str, Any]) -> dict[int, float]:
     return biases
 
 
-def _text(prediction: str | Prediction) -> str:
-    if isinstance(prediction, str):
-        return prediction
+def prediction_text(body: Sampled) -> str:
+    """What the request expects the text to be; an empty prediction is none, as OpenAI's reference
+    allows an empty string and says nothing of it."""
+    prediction: str | Prediction | None = body.prediction
+    if prediction is None or isinstance(prediction, str):
+        return prediction or ""
     content = prediction.content
     return content if isinstance(content, str) else "".join(part.text for part in content)
 

@@ -77,7 +77,7 @@ class Prediction(Part):
     """OpenAI's Predicted Outputs."""
 
     type: Literal["content"]
-    content: str | Annotated[list[TextPart], Field(fail_fast=True)]
+    content: str | Annotated[list[TextPart], Field(min_length=1, fail_fast=True)]
 
 
 class JsonSchema(Part):
@@ -100,6 +100,13 @@ Ids = Annotated[list[int], Field(fail_fast=True)]
 Strings = Annotated[list[str], Field(fail_fast=True)]
 Messages = Annotated[list["Message"], Field(min_length=1, fail_fast=True)]
 Tools = Annotated[list["Tool"], Field(fail_fast=True)]
+
+WITH_PLACES = (
+    *("messages", "tools", "tool_choice"),
+    *("response_format", "prediction", "stream_options"),
+)
+"""Fields with an inside: a fault there is named by its path."""
+TEXT_ONLY = "the model reads text, no images, sound or files"
 
 MOST_FAULTS = 1000
 """A body with more of them is refused without naming each."""
@@ -132,6 +139,7 @@ class Sampled(Named):
     best_of: int | None = None
     prompt_logprobs: int | None = None
     return_token_ids: bool | None = None
+    return_rounds: bool | None = None
     add_special_tokens: bool | None = None
     prediction: str | Prediction | None = None
     speculative_config: dict[str, Any] | None = None
@@ -202,7 +210,7 @@ class ChatBody(Sampled):
     top_logprobs: int | None = None
     tools: Tools | None = None
     tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
-    parallel_tool_calls: Literal[True] | None = None
+    parallel_tool_calls: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
@@ -247,18 +255,50 @@ def read(kind: type[Body], given: dict[str, Any]) -> Body:
             {name: value for name, value in given.items() if name in kind.model_fields}
         )
     except ValidationError as error:
-        raise _complaint(error) from error
+        raise _complaint(error, given) from error
 
 
-def _complaint(error: ValidationError) -> ApiError:
+def _complaint(error: ValidationError, given: dict[str, Any]) -> ApiError:
+    """The first field that is wrong; where it may have several forms, by the one that fits the
+    furthest."""
     if error.error_count() > MOST_FAULTS:
         return ApiError(f"the body has {error.error_count()} faults")
     problems = error.errors(include_url=False, include_context=False, include_input=False)
-    field = str(problems[0]["loc"][0])
-    said = [each["msg"] for each in problems if each["loc"][0] == field]
-    place = problems[0]["loc"] if field in ("messages", "tools") else (field,)
+    field = problems[0]["loc"][0]
+    found = [
+        (
+            _place(each["loc"], given, each["type"] == "missing")
+            if field in WITH_PLACES
+            else (field,),
+            each["msg"],
+        )
+        for each in problems
+        if each["loc"][0] == field
+    ]
+    place = max((place for place, _ in found), key=len)
+    said = dict.fromkeys(message for where, message in found if where == place)
     param = ".".join(map(str, place))[:120]
-    return ApiError(f"{param}: {'; or '.join(dict.fromkeys(said[:4]))}", param)
+    why = f"; {TEXT_ONLY}" if _is_part(place) else ""
+    return ApiError(f"{param}: {'; or '.join(list(said)[:4])}{why}", param)
+
+
+def _place(loc: tuple[int | str, ...], given: Any, is_missing: bool) -> tuple[int | str, ...]:
+    """The path to a fault without the names of the forms that were tried on the way. is_missing:
+    its last step is not there."""
+    path: list[int | str] = []
+    for step in loc:
+        try:
+            given = given[step]
+        except (KeyError, IndexError, TypeError):
+            if not (is_missing and step == loc[-1]):
+                continue  # the name of a form
+        path.append(step)
+    return tuple(path)
+
+
+def _is_part(place: tuple[int | str, ...]) -> bool:
+    """Whether the fault is the kind of a part of a message."""
+    return place[0] == "messages" and len(place) == 5 and place[2:5:2] == ("content", "type")
 
 
 def _changes_nothing(name: str, value: Any) -> bool:

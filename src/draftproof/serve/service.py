@@ -17,7 +17,13 @@ from draftproof.errors import UsageError
 from draftproof.serve.decoders import Decoders
 from draftproof.serve.errors import ApiError, of_usage, refuse
 from draftproof.serve.metrics import Metrics
-from draftproof.serve.params import asked, check_best_of, sampling_params
+from draftproof.serve.params import (
+    SCHEMA,
+    asked,
+    check_best_of,
+    prediction_text,
+    sampling_params,
+)
 from draftproof.serve.prefix_cache import PrefixCache
 from draftproof.serve.scheduler import Scheduler
 from draftproof.serve.schemas import Sampled
@@ -85,17 +91,20 @@ class Service:
         field: str,
         body: Sampled,
         limit: tuple[str, int | None],
+        bound: Mapping[str, Any] | None = None,
         **scores: int | None,
     ) -> Prompt:
         """A prompt of ids with the body's parameters, or an ApiError. field: where the prompt
-        stands. limit: the field that limits the text, and how. scores: logprobs,
-        prompt_logprobs."""
+        stands. limit: the field that limits the text, and how. bound: structured outputs that
+        another field asks for. scores: logprobs, prompt_logprobs."""
         check_best_of(body)
         self._check_ids(ids, field)
         limited_by, max_tokens = limit
         self._check_length(len(ids), field, limited_by, max_tokens, body.min_tokens)
-        decoder, length = self.decoders.choose(body.speculative_config, body.prediction is not None)
+        decoder, length = self.decoders.choose(body.speculative_config, bool(prediction_text(body)))
         given = asked(body) | {name: value for name, value in scores.items() if value is not None}
+        if bound is not None:
+            given["structured_outputs"] = bound
         params = sampling_params(
             given, max_tokens, self.target.generation_config, len(ids), self.target.vocab_size
         )
@@ -104,7 +113,7 @@ class Service:
                 decoder.request(list(ids), replace(params, num_speculative_tokens=length)), decoder
             )
         except UsageError as error:
-            raise of_usage(error, _field(error, given, body)) from error
+            raise _refusal(error, given, body, bound is not None) from error
 
     def encode(self, text: str, add_special_tokens: bool) -> list[int]:
         """The ids of a text that is no chat."""
@@ -187,11 +196,26 @@ class Service:
         )
 
 
-def _field(error: UsageError, given: Mapping[str, Any], body: Sampled) -> str | None:
-    """Which field the library complains about."""
+def _refusal(
+    error: UsageError, given: Mapping[str, Any], body: Sampled, is_forced: bool
+) -> ApiError:
+    """What the library complains about, under the name of the field that said it. is_forced: a call
+    is, so the grammar is of the tools."""
     about_grammar = any(
         word in str(error) for word in ("structured_outputs", "grammar", "schema", "regex")
     )
     if "structured_outputs" in given and about_grammar:
-        return "structured_outputs" if body.structured_outputs is not None else "response_format"
-    return next((name for name in given if name in str(error)), None)
+        if is_forced:
+            return _renamed(error, "structured_outputs.grammar", "tools")
+        if body.structured_outputs is not None:
+            return of_usage(error, "structured_outputs")
+        is_schema = body.response_format is not None and body.response_format.json_schema
+        named = SCHEMA if is_schema else "response_format"
+        return _renamed(error, "structured_outputs.json", named)
+    return of_usage(error, next((name for name in given if name in str(error)), None))
+
+
+def _renamed(error: UsageError, name: str, field: str) -> ApiError:
+    said = of_usage(error, field)
+    said.message = said.message.replace(name, field)
+    return said

@@ -22,7 +22,7 @@ def run_data(path: Path) -> dict[str, Any]:
     for number, (record, given) in enumerate(zip(rounds, texts, strict=True), 2):
         _check(record, f"{path} line {number}")
         sample += record.start == len(header.prompt_token_ids) or sample < 0
-        shown.append(_round(record, given) | {"sample": sample})
+        shown.append(round_data(record, given) | {"sample": sample})
     return {
         "name": path.name,
         "target": str(header.target),
@@ -56,7 +56,8 @@ def accepted_nodes(record: Round) -> list[int]:
     return path
 
 
-def _round(record: Round, texts: tuple[list[str], list[str]] | None) -> dict[str, Any]:
+def round_data(record: Round, texts: tuple[list[str], list[str]] | None) -> dict[str, Any]:
+    """One round as the page takes it. texts: of its tokens and of its draft's."""
     emitted, drafted = texts or (
         [f"[{t}]" for t in record.tokens],
         [f"[{t}]" for t in record.draft_tokens],
