@@ -255,7 +255,8 @@ def test_an_empty_prediction_is_none(serve: Start, content: Any) -> None:
     )
     assert predicted["choices"] == plain["choices"]
     assert predicted["usage"]["completion_tokens_details"] == {
-        "accepted_prediction_tokens": 0, "rejected_prediction_tokens": 0,
+        "accepted_prediction_tokens": 0,
+        "rejected_prediction_tokens": 0,
         "reasoning_tokens": 0,
     }
 

@@ -107,8 +107,8 @@ SERVE: tuple[Fault, ...] = (
     ),
     Fault(
         "serve/chat.py",
-        'return None if choice == "none" else body.tools',
-        "return body.tools",
+        'if choice == "none":\n        return None',
+        'if choice == "none":\n        return body.tools',
         "tool_choice none shows the tools and calls them",
         ("serve/test_chat.py",),
     ),
