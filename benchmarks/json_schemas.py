@@ -9,9 +9,10 @@ them.
 FOLDER is `maskbench/data` of github.com/guidance-ai/jsonschemabench, whose files have a `schema`
 and `tests` (instances, valid or not); every n-th file by name is taken. `masks` walks the valid
 instances token by token in llguidance and in xgrammar, each alone. `texts` writes one text a schema
-with this package, plainly and drafted: from a table whose law is how often a token stands in the
-suite's instances, those that may close something made likelier, so that texts end; the validator is the package jsonschema. `speed` writes with a
-real model. Needs xgrammar and jsonschema beside this package."""
+with this package, plainly and drafted, from a table whose law is how often a token stands in the
+suite's instances, those that may close something made likelier, so that texts end; the validator is
+the package jsonschema. `speed` writes with a real model. Needs xgrammar and jsonschema beside this
+package."""
 
 from __future__ import annotations
 
