@@ -44,7 +44,7 @@ def load_openvino(
     require_openvino(quantization)
     from draftproof.models.openvino.model import OpenVINOModel
     from draftproof.models.openvino.passes import lacking
-    from draftproof.models.openvino.rows import IDENTICAL, check_rows
+    from draftproof.models.openvino.rows import IDENTICAL, settle_rows
 
     folder = _folder(str(name_or_path), revision)
     with no_progress_bars():
@@ -80,7 +80,7 @@ def load_openvino(
             quantization=quantization,
         )
     if check:
-        model.rows = check_rows(model)
+        model.rows = settle_rows(model)
         if model.rows != IDENTICAL:
             model.notes += (f"rows of a pass: {model.rows}",)
     return model

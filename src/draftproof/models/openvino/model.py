@@ -77,6 +77,15 @@ class OpenVINOModel(CachingModel):
         self._pages = Pages(layers, dtype, self._passes.move_to)
         self._turn = threading.RLock()
 
+    @property
+    def least_tokens(self) -> int:
+        """How many tokens a pass reads at least, those that are thrown away included."""
+        return self._passes.least
+
+    @least_tokens.setter
+    def least_tokens(self, count: int) -> None:
+        self._passes.least = count
+
     @cached_property
     def module(self) -> Any:
         """The transformers module, loaded when it is first asked for."""
@@ -159,7 +168,7 @@ class OpenVINOModel(CachingModel):
         total = 0
         for step in steps:
             place: dict[int, int] = {}
-            for read in sequences_of(step, _session(step).cache):
+            for read in sequences_of(step, _session(step).cache, self._passes.least):
                 for offset, node in enumerate(read.nodes):
                     place.setdefault(node, total + offset)
                 lines.append(_line(step, read))
@@ -171,7 +180,7 @@ class OpenVINOModel(CachingModel):
             for row in (range(len(step.tokens)) if step.rows is None else step.rows)
         ]
         wanted = sorted({layer for step in steps for layer in step.hidden})
-        logits, hidden = self._passes.read(lines, rows, wanted)
+        logits, hidden = self._passes.read(_filled(lines, self._passes.least), rows, wanted)
         return self._take_apart(steps, places, logits[:, : self.vocab_size], hidden)
 
     def _take_apart(
@@ -210,3 +219,15 @@ def _line(step: Step, read: ReadSequence) -> Line:
     if len(tokens) == 1:
         tokens, positions = tokens * 2, positions * 2
     return Line(tokens, positions, read.past, read.pages)
+
+
+def _filled(lines: list[Line], least: int) -> list[Line]:
+    """`lines` with at least `least` tokens together: the last one's last token again and again,
+    where nothing is kept."""
+    missing = least - sum(len(line.tokens) for line in lines)
+    if missing <= 0:
+        return lines
+    last = lines[-1]
+    tokens = [*last.tokens, *[last.tokens[-1]] * missing]
+    positions = [*last.positions, *[last.positions[-1]] * missing]
+    return [*lines[:-1], Line(tokens, positions, last.past, last.pages)]

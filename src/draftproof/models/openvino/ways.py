@@ -26,11 +26,12 @@ class ReadSequence:
     pages: Sequence[int]
 
 
-def sequences_of(step: Step, cache: Any) -> list[ReadSequence]:
-    """The sequences that read `step`; every node is in at least one of them."""
+def sequences_of(step: Step, cache: Any, least: int) -> list[ReadSequence]:
+    """The sequences that read `step`; every node is in at least one of them, and each has room for
+    `least` tokens."""
     count, start = len(step.tokens), cache.length
     if is_chain(step.parents):
-        return [ReadSequence(range(count), start, cache.reserve(start, start + max(count, 2)))]
+        return [ReadSequence(range(count), start, cache.reserve(start, start + max(count, least)))]
     assert step.parents is not None
     found: list[ReadSequence] = []
     read: list[tuple[list[int], list[int]]] = []
@@ -43,7 +44,7 @@ def sequences_of(step: Step, cache: Any) -> list[ReadSequence]:
         full = (start + common) // PAGE * PAGE
         begin, base = (full, other) if full > start else (start, cache.pages)
         unread = way[begin - start :]
-        pages = cache.branch(base, begin, begin + max(len(unread), 2), way)
+        pages = cache.branch(base, begin, begin + max(len(unread), least), way)
         read.append((way, pages))
         found.append(ReadSequence(unread, begin, pages))
     return found
