@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,8 @@ from draftproof.models.convert import note
 
 ENGINES = ("auto", "torch", "openvino")
 
-AUTO_TAKES_OPENVINO = False
-"""Whether "auto" takes OpenVINO where it can. Not yet: it would change the text that a seed gives
-in 16 bits."""
+VARIABLE = "DRAFTPROOF_ENGINE"
+"""The environment variable that says what "auto" is: one of ENGINES; unset: "auto"."""
 
 _OF_TORCH = ("device_map", "trust_remote_code", "attn_implementation", "pack_weights")
 
@@ -30,11 +30,11 @@ def load_engine(
     """A model by name, run by `engine`; other options as in `draftproof.models.load.load_model`.
 
     "openvino" runs on the CPU, and refuses by name what it cannot carry over. "auto" takes it on a
-    CPU when the extra is installed and the model converts (see AUTO_TAKES_OPENVINO), torch
-    otherwise, with a note. quantization: "int8" or "int4" rounds the weights, which OpenVINO alone
-    does. UsageError for an engine that is not known."""
+    CPU when the extra is installed and the model converts, torch otherwise, with a note; the
+    variable DRAFTPROOF_ENGINE may say which of the two it is. quantization: "int8" or "int4" rounds
+    the weights, which OpenVINO alone does. UsageError for an engine that is not known."""
+    engine = check_engine(engine, quantization)
     wanted = {"engine": engine, "quantization": quantization}
-    check_engine(engine, quantization)
     from draftproof.models.load import load_model
 
     reason = _why_torch(wanted, dtype, device, options)
@@ -46,18 +46,22 @@ def load_engine(
         mine = {key: value for key, value in options.items() if key not in _OF_TORCH}
         try:
             return load_openvino(name, dtype=dtype, quantization=quantization, **mine)
-        except UnsupportedModelError as error:
+        except (UnsupportedModelError, RuntimeError, ImportError) as error:
             if engine == "openvino" or quantization is not None:
                 raise
-            note(f"torch runs {name}: {error}")
+            note(f"torch runs {name}: {str(error).splitlines()[0]}")
     return load_model(name, dtype=dtype, device=device, **options)
 
 
-def check_engine(engine: str, quantization: str | None = None) -> None:
-    """UsageError for an engine that is not known, or that does not round weights; nothing is
-    loaded."""
+def check_engine(engine: str, quantization: str | None = None) -> str:
+    """The engine that is meant. UsageError for one that is not known, or that does not round
+    weights; nothing is loaded."""
     if engine not in ENGINES:
         raise UsageError(f"engine {engine!r} is not known; use {', '.join(ENGINES)}")
+    if engine == "auto" and quantization is None:
+        engine = os.environ.get(VARIABLE) or "auto"
+        if engine not in ENGINES:
+            raise UsageError(f"{VARIABLE} is {engine!r}; use {', '.join(ENGINES)}")
     if quantization is not None and engine == "torch":
         raise UsageError(
             f"quantization {quantization!r} rounds weights for engine 'openvino'; engine is 'torch'"
@@ -66,6 +70,7 @@ def check_engine(engine: str, quantization: str | None = None) -> None:
         from draftproof.models.openvino.load import require_openvino
 
         require_openvino(quantization)
+    return engine
 
 
 def _why_torch(
@@ -74,6 +79,8 @@ def _why_torch(
     """Why torch has to run the model, or None where OpenVINO may."""
     from draftproof.models.load import choose_device
 
+    if wanted["engine"] == "torch":
+        return "torch was asked for"
     given = [key for key in _OF_TORCH if options.get(key) not in (None, False)]
     if given:
         return f"{given[0]} is an option of engine 'torch'"
@@ -81,8 +88,8 @@ def _why_torch(
         return f"it runs on the CPU, and device is {device!r}"
     if wanted["engine"] == "openvino" or wanted["quantization"] is not None:
         return None
-    if not AUTO_TAKES_OPENVINO or find_spec("openvino") is None:
-        return "not chosen"
+    if find_spec("openvino") is None:
+        return "the extra is not installed"
     from draftproof.models.openvino.passes import lacking
 
     return lacking(str(dtype).removeprefix("torch.")) if dtype != "auto" else None

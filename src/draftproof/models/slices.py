@@ -3,7 +3,7 @@ some sublayers.
 
 Weights are shared, nothing is copied: the slice is the target's module with another list of layers.
 It keeps a cache of its own, so it reads the prompt too; the target's session belongs to the round
-and is not lent.
+and is not lent. It is run by torch, whatever runs the target.
 (LayerSkip 2404.16710 drafts with the first layers, SWIFT 2410.06916 skips sublayers; only weights
 trained for it draft well.)"""
 
@@ -18,6 +18,7 @@ from torch import nn
 
 from draftproof.errors import UnsupportedModelError, UsageError
 from draftproof.models.hf import HFModel
+from draftproof.models.protocol import LanguageModel
 
 PER_LAYER = ("layer_types", "mlp_layer_types", "no_rope_layers")
 """Entries of a config that list something for every layer."""
@@ -70,7 +71,7 @@ def skipping(
 
 
 def _module(target: Any) -> Any:
-    if not isinstance(target, HFModel):
+    if target.module is None:
         raise UsageError(
             f"drafting with a target's own layers needs a transformers model; {target.name} is none"
         )
@@ -78,7 +79,11 @@ def _module(target: Any) -> Any:
 
 
 def _sliced(
-    target: HFModel, kept: Sequence[int], attention: Iterable[int], mlp: Iterable[int], name: str
+    target: LanguageModel,
+    kept: Sequence[int],
+    attention: Iterable[int],
+    mlp: Iterable[int],
+    name: str,
 ) -> HFModel:
     module = target.module
     base = module.base_model
@@ -96,7 +101,8 @@ def _sliced(
     if base is not module:
         setattr(slim, module.base_model_prefix, slim_base)
     model = HFModel(slim, target.tokenizer, name=name, max_length=target.max_length)
-    model.take_turns_with(target)
+    if isinstance(target, HFModel):
+        model.take_turns_with(target)
     return model
 
 

@@ -216,8 +216,12 @@ def test_the_engine_is_chosen_or_refused(kept, folder, monkeypatch, capsys):
 
     assert load_engine(folder, engine="openvino").engine == "openvino"
     assert load_engine(folder, engine="torch").engine == "torch"
+    monkeypatch.setenv(engine.VARIABLE, "torch")
     assert load_engine(folder).engine == "torch"
-    monkeypatch.setattr(engine, "AUTO_TAKES_OPENVINO", True)
+    monkeypatch.setenv(engine.VARIABLE, "onnx")
+    with pytest.raises(UsageError, match="DRAFTPROOF_ENGINE is 'onnx'; use auto, torch, openvino"):
+        load_engine(folder)
+    monkeypatch.delenv(engine.VARIABLE)
     assert load_engine(folder).engine == "openvino"
     assert load_engine(folder, dtype="float64").engine == "torch"
     monkeypatch.setattr(engine, "find_spec", lambda _: None)
@@ -230,7 +234,7 @@ def test_auto_takes_torch_with_a_note_where_a_model_does_not_convert(
     from draftproof.models import engine
 
     gpt2().save_pretrained(tmp_path / "model")
-    monkeypatch.setattr(engine, "AUTO_TAKES_OPENVINO", True)
+    monkeypatch.delenv(engine.VARIABLE)
 
     def refuse(*_, **__):
         raise UnsupportedModelError("layer 0 of GPT2Config is something else")
@@ -240,6 +244,18 @@ def test_auto_takes_torch_with_a_note_where_a_model_does_not_convert(
     assert "layer 0 of GPT2Config" in capsys.readouterr().err
     with pytest.raises(UnsupportedModelError, match="layer 0"):
         load_engine(tmp_path / "model", engine="openvino")
+    monkeypatch.setattr(loading, "load_openvino", lambda *_, **__: 1 / 0)
+    with pytest.raises(ZeroDivisionError):  # a fault of ours is not hidden behind torch
+        load_engine(tmp_path / "model")
+
+
+def test_auto_takes_torch_where_there_is_no_room(kept, folder, traces, monkeypatch, capsys):
+    from draftproof.models import engine
+
+    monkeypatch.delenv(engine.VARIABLE)
+    monkeypatch.setattr(store, "free_memory", lambda: 1000)
+    assert load_engine(folder).engine == "torch" and traces == []
+    assert "takes about 1.0 GiB of memory, and 0.0 GiB are free" in capsys.readouterr().err
 
 
 BAD = [

@@ -14,8 +14,8 @@ ONE = "one"
 
 
 def keep_apart(graph: Any) -> dict[str, Any]:
-    """Put the input `one` [] as a factor on every product of two values that a matrix is multiplied
-    with, in place; the values to feed it with."""
+    """Put the input `one` [] as a factor on every product of two matrices' results that goes into a
+    third, in place; the value to feed it with, where there is one."""
     import openvino
     from openvino import opset13
 
@@ -35,6 +35,13 @@ def keep_apart(graph: Any) -> dict[str, Any]:
 
 
 def _is_product(node: Any) -> bool:
-    """Whether `node` multiplies two values, neither of them a weight."""
+    """Whether `node` multiplies by what a matrix gave."""
+    if node.get_type_name() != "Multiply":
+        return False
+    return any(_is_of_matrix(value.get_node()) for value in node.input_values())
+
+
+def _is_of_matrix(node: Any) -> bool:
     kinds = [value.get_node().get_type_name() for value in node.input_values()]
-    return node.get_type_name() == "Multiply" and "Constant" not in kinds
+    biased = node.get_type_name() == "Add" and set(kinds) == {"MatMul", "Constant"}
+    return biased or node.get_type_name() == "MatMul"

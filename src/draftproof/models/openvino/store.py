@@ -96,11 +96,17 @@ def kept(
 ) -> Conversion:
     """The conversion at `folder`, made by `make` when it is not there or damaged.
 
-    UsageError when there is no room for it, before anything is made."""
+    UnsupportedModelError when there is no room for it, before anything is made, or nowhere to keep
+    it."""
     found = read(folder)
     if found is not None:
         return found
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UnsupportedModelError(
+            f"the conversion of {name} cannot be kept in {folder.parent}: {error}"
+        ) from error
     with one_at_a_time(folder.parent) as alone:
         if alone:
             remove_left_overs(folder)
@@ -114,7 +120,7 @@ def kept(
             try:
                 _write(work, graph, layers)
             except (OSError, RuntimeError) as error:
-                raise UsageError(
+                raise UnsupportedModelError(
                     f"the conversion of {name} cannot be written to {folder.parent}: {error}"
                 ) from error
         note(f"{name} is converted")
@@ -125,7 +131,8 @@ def kept(
 
 
 def _require_room(folder: Path, name: str, num_weights: int, quantization: str | None) -> None:
-    """Say what a conversion takes; UsageError when the disk has not as much, or the memory."""
+    """Say what a conversion takes; UnsupportedModelError when the disk has not as much, or the
+    memory."""
     disk = int(num_weights * {None: 4, "int8": 1.1, "int4": 1.1}[quantization]) + (64 << 20)
     memory = int(num_weights * (8 if num_weights < LARGE else 6)) + (1 << 30)
     note(
@@ -134,13 +141,13 @@ def _require_room(folder: Path, name: str, num_weights: int, quantization: str |
     )
     free = shutil.disk_usage(folder.parent).free
     if free < disk:
-        raise UsageError(
+        raise UnsupportedModelError(
             f"converting {name} takes {_gigabytes(disk)} in {folder.parent}, where "
             f"{_gigabytes(free)} are free"
         )
     there = free_memory()
     if there is not None and there < memory:
-        raise UsageError(
+        raise UnsupportedModelError(
             f"converting {name} takes about {_gigabytes(memory)} of memory, and "
             f"{_gigabytes(there)} are free"
         )
