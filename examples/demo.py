@@ -14,11 +14,14 @@ from __future__ import annotations
 import statistics
 import sys
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 
 from draftproof import SamplingParams, SpeculativeDecoder
 from draftproof.bench.compare import Comparison, compare_with_plain
+from draftproof.bench.hf_arms import HFArm
 from draftproof.cli.options import usual_method
+from draftproof.decode.prompts import prompt_ids
 from draftproof.models.pull import DEFAULT_MODEL, pull
 
 EDIT = (Path(__file__).parent / "demo_prompt.txt").read_text()
@@ -37,15 +40,21 @@ def load(dtype: str) -> SpeculativeDecoder:
 
 
 def speed(decoder: SpeculativeDecoder, name: str, prompt: str, max_tokens: int = 64) -> None:
-    """Both arms on one prompt, two runs of each, interleaved; the text and the figures."""
+    """Plain and speculative decoding and transformers' `generate` on one prompt, two runs of each
+    in turns; the text and the figures."""
     params = SamplingParams(temperature=0, max_tokens=max_tokens)
-    found = compare_with_plain(
-        decoder,
-        [{"role": "user", "content": prompt}],
-        params,
-        2,
-        lambda arm: print(".", end="", file=sys.stderr),
-    )
+    messages = [{"role": "user", "content": prompt}]
+    ids = prompt_ids(messages, decoder.tokenizer, decoder.target.vocab_size)
+    library, theirs = HFArm("plain", decoder.target), []
+
+    def begin(arm: str) -> None:
+        print(".", end="", file=sys.stderr)
+        if arm == "warm-up, plain":
+            library.run(ids, replace(params, max_tokens=2))
+        elif arm == "plain":
+            theirs.append(library.run(ids, params).tokens_per_second)
+
+    found = compare_with_plain(decoder, messages, params, 2, begin)
     print(f"\n{RULE}\n{name}\n{RULE}")
     for line in found.speculative[0].text.strip().splitlines():
         print(textwrap.fill(line, 78) if len(line) > 78 else line)
@@ -53,7 +62,10 @@ def speed(decoder: SpeculativeDecoder, name: str, prompt: str, max_tokens: int =
         rate = statistics.median(run.tokens_per_second for run in runs)
         print(f"\n{arm:12} {len(runs[0].token_ids):3d} new tokens, {rate:5.1f} tokens/s", end="")
     stats = found.speculative[0].stats
-    print(f" = {found.speedup:.2f} times the plain speed")
+    ours = [run.tokens_per_second for run in found.speculative]
+    ratio = statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
+    print(f" = {found.speedup:.2f} times the plain speed,")
+    print(f"{ratio:17.2f} times transformers' generate ({statistics.median(theirs):.1f} tokens/s)")
     print(
         f"{stats.tokens_per_round:17.2f} tokens a pass, {stats.num_accepted_tokens} of "
         f"{stats.num_draft_tokens} drafts accepted"
@@ -102,7 +114,7 @@ def main() -> int:
     """Run the demonstration; 1 when a token differs in fp32."""
     decoder = load("auto")
     dtype = str(decoder.target.dtype).removeprefix("torch.")  # type: ignore[attr-defined]
-    print(f"\n{DEFAULT_MODEL} in {dtype}, greedy, drafts by {DRAFTS}\n")
+    print(f"\n{DEFAULT_MODEL} in {dtype} by {decoder.target.engine}, greedy, drafts by {DRAFTS}\n")
     speed(decoder, "An edit: most of the answer stands in the prompt", EDIT)
     speed(decoder, "A question: there is little to look up", QUESTION)
     print(f"{RULE}\nThe same model in fp32, token by token\n{RULE}")

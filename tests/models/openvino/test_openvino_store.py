@@ -104,11 +104,33 @@ def test_a_damaged_or_older_conversion_is_made_again(
     assert ("is damaged and" in capsys.readouterr().err) == (damage != "older format")
 
 
+@pytest.mark.parametrize("older", ["format", "versions", "newer versions", "other weights"])
+def test_what_older_versions_made_is_removed(kept, folder, capsys, older):
+    load_openvino(folder, check=False)
+    place = conversion_of(kept)
+    about = json.loads((place / "about.json").read_text())
+    if older == "format":
+        about = {key: about[key] for key in ("layers", "sha256")} | {"format": 1}
+    elif older == "versions":
+        about["versions"]["openvino"] = "2026.3.9"
+    elif older == "newer versions":
+        about["versions"]["openvino"] = "2126.4.1"
+    else:
+        about["checkpoint"] = "0" * 64
+    (place / "about.json").write_text(json.dumps(about))
+    place.rename(kept / "another")
+    capsys.readouterr()
+    load_openvino(folder, check=False)
+    gone = older in ("format", "versions")
+    assert (kept / "another").exists() != gone and place.exists()
+    assert ("an older conversion is removed" in capsys.readouterr().err) == gone
+
+
 def test_an_interrupted_conversion_leaves_nothing(kept, folder, monkeypatch):
     write = store._write
 
-    def interrupted(work, graph, layers):
-        write(work, graph, layers)
+    def interrupted(*given):
+        write(*given)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(store, "_write", interrupted)
@@ -118,7 +140,7 @@ def test_an_interrupted_conversion_leaves_nothing(kept, folder, monkeypatch):
 
 
 def test_what_a_killed_process_left_is_removed(kept, folder):
-    place = store.place_of(store.fingerprint(folder), None)
+    place = store.Source(store.fingerprint(folder), None).place
     left = kept / f".{place.name}-killed"
     left.mkdir(parents=True)
     (left / "graph.bin").write_bytes(b"half")

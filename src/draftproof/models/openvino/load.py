@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -19,6 +19,9 @@ from draftproof.models.load import choose_dtype, load_config, load_tokenizer
 from draftproof.models.place import locate
 from draftproof.models.rotation import length_scaled
 from draftproof.models.support import check_config, context_limit, counts_places
+
+if TYPE_CHECKING:
+    from draftproof.models.openvino.store import Conversion
 
 QUANTIZATIONS = ("int8", "int4")
 _WEIGHTS = ["*.safetensors", "*.json", "*.model", "*.txt", "*.jinja"]
@@ -57,9 +60,8 @@ def load_openvino(
         if reason is not None:
             raise UsageError(f"dtype {precision}: {reason}")
         tokenizer = load_tokenizer(folder, None) if _has_tokenizer(folder) else None
-        conversion, num_rows, num_input_ids = _conversion(
-            str(name_or_path), folder, config, kinds, quantization
-        )
+        conversion = _conversion(str(name_or_path), folder, config, kinds, quantization)
+        _, num_rows, num_input_ids = conversion.sizes
         generation_config = _generation_config(folder, config)
         model = OpenVINOModel(
             conversion.graph,
@@ -127,18 +129,11 @@ def check_convertible(config: Any, max_length: int | None) -> list[LayerKind]:
 
 def _conversion(
     name: str, folder: Path, config: Any, kinds: Sequence[LayerKind], quantization: str | None
-) -> tuple[Any, int, int]:
-    """The conversion, the rows of the output layer and those of the embedding."""
-    from draftproof.models.openvino.store import fingerprint, kept, place_of
+) -> Conversion:
+    from draftproof.models.openvino.store import Source, fingerprint, kept
 
-    num_weights, num_rows, num_input_ids = _sizes(config)
-    place = place_of(fingerprint(folder), quantization)
     make = partial(_make, folder, kinds, quantization)
-    return (
-        kept(place, make, name=name, num_weights=num_weights, quantization=quantization),
-        num_rows,
-        num_input_ids,
-    )
+    return kept(Source(fingerprint(folder), quantization), make, partial(_sizes, config), name=name)
 
 
 def _make(folder: Path, kinds: Sequence[LayerKind], quantization: str | None) -> tuple[Any, Any]:

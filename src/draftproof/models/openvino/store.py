@@ -1,9 +1,10 @@
 """Conversions, kept: made once for a checkpoint's bytes, a rounding of weights and the versions at
 work, and checked when read.
 
-A conversion is a folder: `graph.xml` and `graph.bin`, and `about.json` with the layers' attention
-and the SHA-256 of both. It is made in a temporary folder beside its place, under a lock, and takes
-its place when it is whole, so that an interruption leaves nothing and two processes make one.
+A conversion is a folder: `graph.xml` and `graph.bin`, and `about.json` with the layers' attention,
+what it is a conversion of, the versions that made it, and the SHA-256 of both files. It is made in
+a temporary folder beside its place, under a lock, and takes its place when it is whole, so that an
+interruption leaves nothing and two processes make one.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -29,20 +31,43 @@ from draftproof.models.convert import (
 from draftproof.models.openvino.graph import Attention
 from draftproof.models.pull import file_hash
 
-FORMAT = 1
+FORMAT = 2
 LARGE = 300_000_000
 """Weights from which a conversion is compared with its module in 16 bits where the CPU has them: it
 takes less memory."""
 _FILES = ("graph.xml", "graph.bin")
 Made = Callable[[], "tuple[Any, Sequence[Attention]]"]
+Sizes = tuple[int, int, int]
+"""Weights of a model, rows of its output layer, rows of its embedding."""
 
 
 @dataclass(frozen=True)
 class Conversion:
-    """graph: the file to read. layers: every layer's attention."""
+    """graph: the file to read. layers: every layer's attention. sizes: of the model."""
 
     graph: Path
     layers: Sequence[Attention]
+    sizes: Sizes
+
+
+@dataclass(frozen=True)
+class Source:
+    """What is converted: SHA-256 over a checkpoint, and what its weights are rounded to."""
+
+    checkpoint: str
+    quantization: str | None
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Of the packages whose work a conversion of this is."""
+        packages = ["torch", "transformers", "openvino", *(["nncf"] if self.quantization else [])]
+        return {name: version(name) for name in packages}
+
+    @property
+    def place(self) -> Path:
+        """The folder of the conversion: other weights, rounding or versions have another."""
+        facts = [FORMAT, self.checkpoint, self.quantization or "float32", self.versions]
+        return conversions() / hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
 
 
 def conversions() -> Path:
@@ -62,18 +87,6 @@ def fingerprint(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def place_of(print_of_weights: str, quantization: str | None) -> Path:
-    """The folder of a conversion: other weights, rounding or versions have another."""
-    packages = ["torch", "transformers", "openvino", *(["nncf"] if quantization else [])]
-    facts = [
-        FORMAT,
-        print_of_weights,
-        quantization or "float32",
-        {name: version(name) for name in packages},
-    ]
-    return conversions() / hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
-
-
 def read(folder: Path) -> Conversion | None:
     """The conversion kept at `folder`, or None when there is none or its files are not those that
     were written."""
@@ -81,7 +94,7 @@ def read(folder: Path) -> Conversion | None:
         about = json.loads((folder / "about.json").read_text())
         layers = [Attention(**layer) for layer in about["layers"]]
         if all(file_hash(folder / name) == about["sha256"][name] for name in _FILES):
-            return Conversion(folder / "graph.xml", layers)
+            return Conversion(folder / "graph.xml", layers, tuple(about["sizes"]))
     except FileNotFoundError:
         if not folder.exists():
             return None
@@ -91,13 +104,13 @@ def read(folder: Path) -> Conversion | None:
     return None
 
 
-def kept(
-    folder: Path, make: Made, *, name: str, num_weights: int, quantization: str | None
-) -> Conversion:
-    """The conversion at `folder`, made by `make` when it is not there or damaged.
+def kept(source: Source, make: Made, sizes: Callable[[], Sizes], *, name: str) -> Conversion:
+    """The conversion of `source`, made by `make` when it is not there or damaged; those that older
+    versions made of it are then removed. sizes: gives those of the model.
 
     UnsupportedModelError when there is no room for it, before anything is made, or nowhere to keep
     it."""
+    folder = source.place
     found = read(folder)
     if found is not None:
         return found
@@ -113,17 +126,19 @@ def kept(
         found = read(folder)  # another process may just have made it
         if found is not None:
             return found
-        _require_room(folder, name, num_weights, quantization)
+        counted = sizes()
+        _require_room(folder, name, counted[0], source.quantization)
         shutil.rmtree(folder, ignore_errors=True)
         with atomic_folder(folder) as work:
             graph, layers = make()
             try:
-                _write(work, graph, layers)
+                _write(work, graph, layers, source, counted)
             except (OSError, RuntimeError) as error:
                 raise UnsupportedModelError(
                     f"the conversion of {name} cannot be written to {folder.parent}: {error}"
                 ) from error
         note(f"{name} is converted")
+        _remove_older(source)
     found = read(folder)
     if found is None:
         raise UnsupportedModelError(f"the conversion of {name} cannot be read back from {folder}")
@@ -168,12 +183,44 @@ def _gigabytes(count: int) -> str:
     return f"{count / 2**30:.1f} GiB"
 
 
-def _write(work: Path, graph: Any, layers: Sequence[Attention]) -> None:
+def _remove_older(source: Source) -> None:
+    """Remove what this checkpoint was converted to, with this rounding, in an older format or by
+    versions of which none is newer than now."""
+    for about in conversions().glob("[!.]*/about.json"):
+        try:
+            told = json.loads(about.read_text())
+        except (OSError, ValueError):
+            continue
+        of = told.get("checkpoint"), told.get("quantization")
+        mine = of == (source.checkpoint, source.quantization)
+        if about.parent == source.place or not (mine or told.get("format", 0) < FORMAT):
+            continue
+        if told.get("format", 0) < FORMAT or _none_newer(told["versions"], source.versions):
+            shutil.rmtree(about.parent, ignore_errors=True)
+            note(f"an older conversion is removed: {about.parent}")
+
+
+def _none_newer(versions: dict[str, str], now: dict[str, str]) -> bool:
+    return all(_numbers(versions.get(name, "")) <= _numbers(now[name]) for name in now)
+
+
+def _numbers(told: str) -> list[int]:
+    """2026.4.1 -> [2026, 4, 1]; what stands behind a plus sign is no part of it."""
+    return [int(number) for number in re.findall(r"\d+", told.partition("+")[0])]
+
+
+def _write(
+    work: Path, graph: Any, layers: Sequence[Attention], source: Source, sizes: Sizes
+) -> None:
     import openvino
 
     openvino.save_model(graph, work / "graph.xml", compress_to_fp16=False)
     about = {
         "format": FORMAT,
+        "checkpoint": source.checkpoint,
+        "quantization": source.quantization,
+        "versions": source.versions,
+        "sizes": sizes,
         "layers": [layer.as_dict() for layer in layers],
         "sha256": {name: file_hash(work / name) for name in _FILES},
     }
