@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from argparse import Namespace
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 
 @dataclass(frozen=True)
 class Arm:
-    """own: the name of the plain arm of the same engine and precision; its own name if plain."""
+    """own: the name of the plain arm of the same engine and precision; its own name if plain.
+    options: of the process, which arms with the same share; way: of its texts."""
 
     name: str
     kind: str
     own: str
-    options: dict[str, Any] = field(default_factory=dict)
-    python: str = ""
+    python: str
+    options: dict[str, Any]
+    way: dict[str, Any]
+
+    @property
+    def process(self) -> str:
+        return json.dumps([self.python, self.kind, self.options])
 
 
 SUFFIX = {"method": "suffix"}
@@ -36,8 +43,10 @@ def arms_of(args: Namespace, here: str) -> list[Arm]:
     return [arm for arm in found if not args.only or arm.name in args.only]
 
 
-def _arm(engine: str, way: str, kind: str, python: str, options: dict[str, Any]) -> Arm:
-    return Arm(f"{engine} {way}", kind, f"{engine} plain", options, python)
+def _arm(
+    engine: str, name: str, kind: str, python: str, options: dict[str, Any], way: dict[str, Any]
+) -> Arm:
+    return Arm(f"{engine} {name}", kind, f"{engine} plain", python, options, way)
 
 
 def _transformers(args: Namespace, here: str) -> list[Arm]:
@@ -45,10 +54,10 @@ def _transformers(args: Namespace, here: str) -> list[Arm]:
     if args.assistant:
         ways["assisted"] = {"assistant": args.assistant}
         ways["assisted 4"] = {"assistant": args.assistant, "constant": 4}
-    common = {"model": args.model, "threads": args.threads, "dtype": "bfloat16"}
+    options = {"model": args.model, "threads": args.threads, "dtype": "bfloat16"}
     return [
-        _arm("transformers bf16", way, "transformers", here, common | own)
-        for way, own in ways.items()
+        _arm("transformers bf16", name, "transformers", here, options, way)
+        for name, way in ways.items()
     ]
 
 
@@ -56,10 +65,12 @@ def _ours(args: Namespace, here: str) -> list[Arm]:
     found = []
     common = {"model": args.name or args.model, "threads": args.threads}
     for engine, precision in (("torch", "bf16"), ("openvino", "bf16"), ("openvino", "int8")):
-        settings = common | {"engine": engine} | PRECISIONS[precision]
-        for way, config in ({"plain": None} | OURS | _pair(args)).items():
-            name = f"draftproof {engine} {precision}"
-            found.append(_arm(name, way, "draftproof", here, settings | {"speculative": config}))
+        options = common | {"engine": engine} | PRECISIONS[precision]
+        for name, config in ({"plain": None} | OURS | _pair(args)).items():
+            label = f"draftproof {engine} {precision}"
+            way = {"speculative": config} if config else {}
+            if engine == "openvino" or "int4" not in name:
+                found.append(_arm(label, name, "draftproof", here, options, way))
     return found
 
 
@@ -75,17 +86,14 @@ def _pair(args: Namespace) -> dict[str, Any]:
 
 
 def _genai(args: Namespace) -> list[Arm]:
+    ways: dict[str, dict[str, Any]] = {"plain": {}, "lookup 5": {"lookup": 5}}
+    ways["lookup 10"] = {"lookup": 10}
     found = []
     for weights in ("fp16", "int8"):
-        common = {"model": f"{args.genai_model}-{weights}", "threads": args.threads}
-        common["eos"] = args.eos
-        for way, own in {
-            "plain": {},
-            "lookup 5": {"lookup": 5},
-            "lookup 10": {"lookup": 10},
-        }.items():
-            name = f"OpenVINO GenAI {weights}"
-            found.append(_arm(name, way, "genai", args.genai, common | own))
+        options = {"model": f"{args.genai_model}-{weights}", "threads": args.threads}
+        options["eos"] = args.eos
+        for name, way in ways.items():
+            found.append(_arm(f"OpenVINO GenAI {weights}", name, "genai", args.genai, options, way))
     return found
 
 
@@ -96,14 +104,14 @@ def _vllm(args: Namespace) -> list[Arm]:
         "suffix": {"method": "suffix", "num_speculative_tokens": 16},
     }
     return [
-        _arm("vLLM bf16", way, "vllm", args.vllm, {"model": args.model, "speculative": config})
-        for way, config in ways.items()
+        _arm("vLLM bf16", name, "vllm", args.vllm, {"model": args.model, "speculative": way}, {})
+        for name, way in ways.items()
     ]
 
 
 def _llama(args: Namespace) -> list[Arm]:
-    common = {"model": args.gguf, "threads": args.threads, "eos": [args.eos]}
+    options = {"model": args.gguf, "threads": args.threads, "eos": [args.eos]}
+    ways: dict[str, dict[str, Any]] = {"plain": {}, "lookup 10": {"lookup": 10}}
     return [
-        _arm("llama.cpp", way, "llama", args.llama, common | own)
-        for way, own in {"plain": {}, "lookup 10": {"lookup": 10}}.items()
+        _arm("llama.cpp", name, "llama", args.llama, options, way) for name, way in ways.items()
     ]

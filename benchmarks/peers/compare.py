@@ -31,15 +31,16 @@ from arms import Arm, arms_of
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from raw_lines import append, read, read_if_there
 
+WORKER = Path(__file__).parent / "worker.py"
 WARM_UP = 16
+"""Tokens of the text that each arm writes first."""
 
 
 class Worker:
     """One arm's process."""
 
     def __init__(self, arm: Arm) -> None:
-        script = str(Path(__file__).parent / "worker.py")
-        command = [arm.python, script, arm.kind, json.dumps(arm.options)]
+        command = [arm.python, str(WORKER), arm.kind, json.dumps(arm.options)]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -55,6 +56,8 @@ class Worker:
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
 
     def _answer(self) -> dict[str, Any]:
         assert self._process.stdout is not None
@@ -70,20 +73,26 @@ def run(args: argparse.Namespace) -> None:
     arms = {arm.name: arm for arm in arms_of(args, sys.executable)}
     workers = started(arms.values(), args.raw)
     try:
-        for worker in workers.values():
-            first = next(iter(prompts.values()))
-            worker.ask(ids=first, max_tokens=WARM_UP, temperature=0, seed=0)
+        first = next(iter(prompts.values()))
+        arms = {name: arm for name, arm in arms.items() if arm.process in workers}
+        arms = {name: arm for name, arm in arms.items() if warmed(arm, workers, first, args.raw)}
         done = {_key(line) for line in read_if_there(args.raw) if "tokens" in line}
         for temperature in args.temperatures:
+            refused: set[str] = set()
             for number, (prompt, ids) in enumerate(prompts.items()):
-                order = list(workers)
+                order = list(arms)
                 random.Random(number).shuffle(order)
                 for arm in order:
                     about = {"arm": arm, "prompt": prompt, "temperature": temperature}
-                    if _key(about) in done:
+                    if _key(about) in done or arm in refused:
                         continue
                     wanted = {"ids": ids, "max_tokens": args.tokens, "temperature": temperature}
-                    found = workers[arm].ask(**wanted, seed=number)
+                    wanted |= {"seed": number, "way": arms[arm].way}
+                    found = workers[arms[arm].process].ask(**wanted)
+                    if "error" in found:
+                        refused.add(arm)
+                        append(args.raw, {"left_out": arm, "temperature": temperature, **found})
+                        continue
                     about |= {"own": arms[arm].own, "tokens": len(found["token_ids"])}
                     append(args.raw, about | found)
     finally:
@@ -92,18 +101,32 @@ def run(args: argparse.Namespace) -> None:
 
 
 def started(arms: Iterable[Arm], raw: Path) -> dict[str, Worker]:
-    """A process for each arm that can be started; why the others could not goes to the raw file."""
-    workers = {}
+    """A process for all arms of the same options that can be started; why others could not goes to
+    the raw file."""
+    workers: dict[str, Worker] = {}
+    tried = set()
     for arm in arms:
-        try:
-            workers[arm.name] = Worker(arm)
-        except (OSError, RuntimeError) as error:
-            append(raw, {"arm": arm.name, "left_out": str(error)})
+        if arm.process in tried:
             continue
-        about = workers[arm.name].about
-        print(f"{arm.name} is loaded ({about['ready']} s)", file=sys.stderr)
-        append(raw, {"arm": arm.name, "kind": arm.kind, **about})
+        tried.add(arm.process)
+        try:
+            workers[arm.process] = Worker(arm)
+        except (OSError, RuntimeError) as error:
+            append(raw, {"left_out": arm.own, "error": str(error)})
+            continue
+        about = workers[arm.process].about
+        print(f"{arm.own} is loaded ({about['ready']} s)", file=sys.stderr)
+        append(raw, {"process": arm.own, **about})
     return workers
+
+
+def warmed(arm: Arm, workers: dict[str, Worker], ids: list[int], raw: Path) -> bool:
+    """Whether the arm has written a short text that does not count."""
+    wanted: dict[str, Any] = {"ids": ids, "max_tokens": WARM_UP, "temperature": 0, "seed": 0}
+    found = workers[arm.process].ask(**wanted, way=arm.way)
+    if "error" in found:
+        append(raw, {"left_out": arm.name, **found})
+    return "error" not in found
 
 
 def prompts_of(args: argparse.Namespace) -> dict[str, list[int]]:
@@ -133,7 +156,7 @@ def report(args: argparse.Namespace) -> None:
     lines = [line for line in read(args.raw) if "tokens" in line]
     for line in read(args.raw):
         if "left_out" in line:
-            print(f"left out: {line['arm']}: {line['left_out']}")
+            print(f"left out: {line}")
     for temperature in sorted({line["temperature"] for line in lines}):
         for workload in ("edits", "chat"):
             chosen = [

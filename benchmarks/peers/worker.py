@@ -2,18 +2,19 @@
 
     PYTHON benchmarks/peers/worker.py KIND '{"model": FOLDER, "threads": 2, ...}'
 
-PYTHON is one that has the engine; nothing of this package is needed for others' engines. KIND:
+PYTHON is one that has the engine; nothing of this package is needed for others' engines. KIND, and
+what a line's "way" may hold ({}: plain decoding):
 
-- transformers: dtype, "lookup" (drafts a round) or "assistant" (folder of a draft model),
-  "constant" (drafts a round)
-- genai: OpenVINO GenAI over a folder of `convert.py`; "lookup", "ngram" (longest match)
-- vllm: "speculative", its config
-- llama: llama.cpp by llama-cpp-python over a .gguf file; "lookup"
-- draftproof: "engine", "dtype", "quantization", "speculative" (None: plain decoding)
+- transformers: "dtype"; way: "lookup" (drafts a round), or "assistant" (folder of a draft model)
+  and "constant" (drafts a round)
+- genai: OpenVINO GenAI over a folder of `convert.py`, "eos"; way: "lookup", "ngram" (longest match)
+- vllm: "speculative", its config, for all lines
+- llama: llama.cpp by llama-cpp-python over a .gguf file, "eos"; way: "lookup"
+- draftproof: "engine", "dtype", "quantization"; way: "speculative", its config
 
 The first line answered is {"ready": seconds, "version": ...}; then every line {"ids",
-"max_tokens", "temperature", "seed"} is answered by {"token_ids", "seconds"}, the prompt's pass
-included. Texts end where the model ends them.
+"max_tokens", "temperature", "seed", "way"} is answered by {"token_ids", "seconds"}, the prompt's
+pass included, or by {"error"}. Texts end where the model ends them.
 """
 
 from __future__ import annotations
@@ -40,8 +41,10 @@ def main() -> None:
     for line in sys.stdin:
         asked = json.loads(line)
         begin = perf_counter()
-        tokens = write(asked)
-        found = {"token_ids": tokens, "seconds": perf_counter() - begin}
+        try:
+            found = {"token_ids": write(asked), "seconds": perf_counter() - begin}
+        except Exception as error:  # an engine may raise anything; the other ways go on
+            found = {"error": f"{type(error).__name__}: {error}"[:300]}
         print(json.dumps(found), file=answers)
 
 
@@ -53,16 +56,22 @@ def transformers(options: dict[str, Any]) -> tuple[Written, str]:
     torch.set_num_threads(options["threads"])
     kind = getattr(torch, options.get("dtype", "bfloat16"))
     model = AutoModelForCausalLM.from_pretrained(options["model"], dtype=kind).eval()
-    settings: dict[str, Any] = {}
-    if options.get("lookup"):
-        settings["prompt_lookup_num_tokens"] = options["lookup"]
-    if options.get("assistant"):
-        draft = AutoModelForCausalLM.from_pretrained(options["assistant"], dtype=kind).eval()
-        if options.get("constant"):
-            draft.generation_config.num_assistant_tokens = options["constant"]
-            draft.generation_config.num_assistant_tokens_schedule = "constant"
-            draft.generation_config.assistant_confidence_threshold = 0
-        settings["assistant_model"] = draft
+    drafts: dict[str, Any] = {}
+
+    def settings(way: dict[str, Any]) -> dict[str, Any]:
+        if way.get("lookup"):
+            return {"prompt_lookup_num_tokens": way["lookup"]}
+        if not way.get("assistant"):
+            return {}
+        name = json.dumps(way)
+        if name not in drafts:
+            drafts[name] = AutoModelForCausalLM.from_pretrained(way["assistant"], dtype=kind).eval()
+            if way.get("constant"):
+                config = drafts[name].generation_config
+                config.num_assistant_tokens = way["constant"]
+                config.num_assistant_tokens_schedule = "constant"
+                config.assistant_confidence_threshold = 0
+        return {"assistant_model": drafts[name]}
 
     def write(asked: Asked) -> list[int]:
         torch.manual_seed(asked["seed"])
@@ -78,7 +87,7 @@ def transformers(options: dict[str, Any]) -> tuple[Written, str]:
                 do_sample=sampled,
                 pad_token_id=0,
                 **law,
-                **settings,
+                **settings(asked["way"]),
             )
         return found[0, ids.shape[1] :].tolist()
 
@@ -91,9 +100,13 @@ def genai(options: dict[str, Any]) -> tuple[Written, str]:
     import openvino_genai
 
     properties: dict[str, Any] = {"INFERENCE_NUM_THREADS": options["threads"]}
-    if options.get("lookup"):
-        properties["prompt_lookup"] = True
-    pipeline = openvino_genai.LLMPipeline(options["model"], "CPU", **properties)
+    pipelines: dict[bool, Any] = {}
+
+    def pipeline(looks_up: bool) -> Any:
+        if looks_up not in pipelines:
+            own = properties | ({"prompt_lookup": True} if looks_up else {})
+            pipelines[looks_up] = openvino_genai.LLMPipeline(options["model"], "CPU", **own)
+        return pipelines[looks_up]
 
     def write(asked: Asked) -> list[int]:
         config = openvino_genai.GenerationConfig()
@@ -102,12 +115,13 @@ def genai(options: dict[str, Any]) -> tuple[Written, str]:
         if asked["temperature"] > 0:
             config.do_sample, config.temperature = True, asked["temperature"]
             config.top_k, config.top_p, config.rng_seed = 0, 1.0, asked["seed"]
-        if options.get("lookup"):
-            config.num_assistant_tokens = options["lookup"]
-            config.max_ngram_size = options.get("ngram", 3)
+        lookup = asked["way"].get("lookup")
+        if lookup:
+            config.num_assistant_tokens = lookup
+            config.max_ngram_size = asked["way"].get("ngram", 3)
         ids = openvino.Tensor(np.array([asked["ids"]], np.int64))
         mask = openvino.Tensor(np.ones((1, len(asked["ids"])), np.int64))
-        found = pipeline.generate(openvino_genai.TokenizedInputs(ids, mask), config)
+        found = pipeline(bool(lookup)).generate(openvino_genai.TokenizedInputs(ids, mask), config)
         return [int(token) for token in found.tokens[0]]
 
     return write, f"openvino-genai {version('openvino-genai')}"
@@ -139,18 +153,19 @@ def llama(options: dict[str, Any]) -> tuple[Written, str]:
     import llama_cpp
     from llama_cpp.llama_speculative import LlamaPromptLookupDecoding
 
-    lookup = options.get("lookup")
     model = llama_cpp.Llama(
         options["model"],
         n_ctx=1024,
         n_threads=options["threads"],
         n_threads_batch=options["threads"],
-        draft_model=LlamaPromptLookupDecoding(num_pred_tokens=lookup) if lookup else None,
         verbose=False,
     )
 
     def write(asked: Asked) -> list[int]:
         model.reset()
+        lookup = asked["way"].get("lookup")
+        drafts = LlamaPromptLookupDecoding(num_pred_tokens=lookup) if lookup else None
+        model.draft_model = drafts
         law = {"temp": asked["temperature"], "top_k": 0, "top_p": 1.0, "min_p": 0.0}
         found: list[int] = []
         for token in model.generate(asked["ids"], **law, repeat_penalty=1.0):
@@ -167,20 +182,38 @@ def draftproof(options: dict[str, Any]) -> tuple[Written, str]:
 
     torch.set_num_threads(options["threads"])
     from draftproof import SamplingParams, SpeculativeDecoder
+    from draftproof.models import load_engine
 
     loaded = {name: options.get(name) for name in ("engine", "dtype", "quantization")}
-    config = options.get("speculative")
-    decoder = SpeculativeDecoder.from_pretrained(
-        options["model"], speculative_config=config or {"method": "none"}, **loaded
-    )
-    way = decoder if config else decoder.plain
+    decoders: dict[str, Any] = {}
+    first = SpeculativeDecoder.from_pretrained(options["model"], **loaded)
+    loaded.pop("quantization")  # of the target
+
+    def decoder(config: dict[str, Any] | None) -> Any:
+        if not config:
+            return first.plain
+        name = json.dumps(config)
+        if name not in decoders:
+            spare = {key: config[key] for key in ("model", "quantization") if key in config}
+            draft = load_engine(spare.pop("model"), **loaded, **spare) if spare else None
+            rest = {key: value for key, value in config.items() if key != "quantization"}
+            if draft is not None:
+                rest = {key: rest[key] for key in rest if key not in ("method", "model")}
+            decoders[name] = SpeculativeDecoder(
+                draft, first.target, first.tokenizer, speculative_config=rest
+            )
+        return decoders[name]
 
     def write(asked: Asked) -> list[int]:
         wanted = {name: asked[name] for name in ("max_tokens", "temperature", "seed")}
         law = {"top_k": 0, "top_p": 1.0, "repetition_penalty": 1.0}
+        way = decoder(asked["way"].get("speculative"))
         return list(way.generate(asked["ids"], SamplingParams(**wanted, **law)).token_ids)
 
-    return write, f"draftproof {version('draftproof')}, {decoder.target.engine}"
+    return (
+        write,
+        f"draftproof {version('draftproof')}, {first.target.engine}, rows {first.target.rows}",
+    )
 
 
 KINDS: dict[str, Callable[[dict[str, Any]], tuple[Written, str]]] = {
