@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from draftproof.bench.workload import builtin_items, choose, encode
 
 from draftproof import SamplingParams, SpeculativeDecoder
-from draftproof.bench.workload import builtin_items, choose, encode
 from draftproof.models.load import load_model
 from draftproof.models.pull import DEFAULT_MODEL
 

@@ -17,12 +17,12 @@ import sys
 from typing import Any
 
 import numpy as np
+from draftproof.bench.workload import builtin_items, choose, encode
 from transformers import GenerationMixin
 
 from draftproof import SamplingParams
 from draftproof.audit.engines.transformers_assisted import TransformersEngine
 from draftproof.audit.white_box.scorer import Scorer, claimed_law
-from draftproof.bench.workload import builtin_items, choose, encode
 from draftproof.cli import main as cli
 from draftproof.models.load import load_model
 from draftproof.models.pull import DEFAULT_MODEL

@@ -322,7 +322,8 @@ def _in_memory(logits: Array) -> tuple[Array, bool]:
     as its NumPy view.
 
     On a CPU a row is worked on in NumPy, by one thread: right after a forward pass, waking a thread
-    pool for each operation on 50,000 numbers costs more than the operation (see benchmarks/record.md)."""
+    pool for each operation on 50,000 numbers costs more than the operation itself
+    (benchmarks/record.md)."""
     xp = array_namespace(logits)
     if is_torch_array(logits) and logits.device.type == "cpu" and logits.element_size() == 2:
         return _widened(logits.detach()), False

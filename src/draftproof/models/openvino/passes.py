@@ -153,21 +153,8 @@ def lacking(dtype: str) -> str | None:
         return f"OpenVINO computes in {', '.join(HINTS)}, not in {dtype}"
     able = openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
     if _CAPABILITIES[dtype] in able:
-        return _one_thread_too_few() if dtype == "bfloat16" else None
+        return None
     return (
         f"OpenVINO does not compute in {dtype} on this CPU; use "
         f"{' or '.join(n for n, c in _CAPABILITIES.items() if c in able)}"
-    )
-
-
-def _one_thread_too_few() -> str | None:
-    """OpenVINO 2026.4 divides by zero, which ends the process, when it joins gated layers in
-    bfloat16 for a single thread on a CPU with tile registers."""
-    if not torch.cpu._is_amx_tile_supported():
-        return None
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    if min(torch.get_num_threads(), cores or 1) > 1:
-        return None
-    return (
-        "OpenVINO needs two threads for bfloat16 on this CPU, and one is given; use two, or float32"
     )
