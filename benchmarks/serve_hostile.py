@@ -49,9 +49,9 @@ class Tally:
 class Target:
     """A server's address, and the questions whose answers are known."""
 
-    def __init__(self, port: int, random: Random) -> None:
+    def __init__(self, port: int, random: Random, questions: int = 24) -> None:
         self.port, self.tally = port, Tally()
-        self.questions = [question(random, number) for number in range(24)]
+        self.questions = [question(random, number) for number in range(questions)]
         self.known: dict[int, str] = {}
 
     async def learn(self) -> None:

@@ -15,11 +15,13 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import openai
 import pytest
 
+from benchmark_scripts import script
 from draftproof import SamplingParams
 from draftproof.bench.server import ServerArm
 from serving import TEXT, make_decoder, tokenizer
@@ -88,6 +90,9 @@ class Process:
         self._reader.join(30)
         assert self.process.stderr is not None
         self.process.stderr.close()
+
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc")
 
 
 @pytest.fixture(scope="module")
@@ -258,6 +263,23 @@ def test_hostile_requests_are_answered(server: Process, name: str) -> None:
     assert answer.startswith(f"HTTP/1.1 {status} ".encode()), answer[:300]
     if status != 200 and b"application/json" in answer:
         assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["message"]
+
+
+@needs_proc
+def test_hostile_requests_at_random(server: Process) -> None:
+    """A short run of `benchmarks/serve_hostile.py`, drawn from a seed: the questions between them
+    are answered as they are alone."""
+    hostile, random = script("serve_hostile"), Random(5)
+
+    async def storm() -> Any:
+        target = hostile.Target(server.port, random, questions=6)
+        await target.learn()
+        await hostile.storm(target, 120, random, server.process.pid)
+        return target.tally
+
+    tally = asyncio.run(storm())
+    assert not tally.faults and tally.good > 3 and sum(tally.answers.values()) == 120
+    assert not any("Traceback" in line for line in server.lines)
 
 
 def running(server: Process) -> int:
