@@ -107,6 +107,27 @@ SERVE: tuple[Fault, ...] = (
     ),
     Fault(
         "serve/chat.py",
+        "call_grammar(body, parser) if parser is not None and is_forced(body) else None",
+        "None",
+        "a call that is asked for is left to the model",
+        ("serve/test_chat.py",),
+    ),
+    Fault(
+        "serve/forced_calls.py",
+        "    return found[:1]\n",
+        "    return tools\n",
+        "a named tool is asked for, and any may be called",
+        ("serve/test_chat.py",),
+    ),
+    Fault(
+        "serve/service.py",
+        "bool(prediction_text(body))",
+        "body.prediction is not None",
+        "an empty prediction puts the server's own drafts away",
+        ("serve/test_chat.py",),
+    ),
+    Fault(
+        "serve/chat.py",
         'if choice == "none":\n        return None',
         'if choice == "none":\n        return body.tools',
         "tool_choice none shows the tools and calls them",
