@@ -147,7 +147,7 @@ class XGrammar:
         self._mask = xgrammar.allocate_token_bitmask(1, len(tokenizer))
 
     def compile(self, schema: str) -> Any:
-        return self._compiler.compile_json_schema(schema, any_whitespace=True)
+        return self._compiler.compile_json_schema(schema, any_whitespace=True, strict_mode=False)
 
     def walk(self, compiled: Any, tokens: list[int], times: list[float]) -> bool:
         matcher = self._library.GrammarMatcher(compiled, terminate_without_stop_token=False)
