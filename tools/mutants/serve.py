@@ -37,7 +37,7 @@ SERVE: tuple[Fault, ...] = (
         "    if is_to_be_scored(sequence):\n        yield from read_scored(sequence, count)\n",
         "    if is_to_be_scored(sequence):\n        yield from read_scored(sequence)\n",
         "a prompt that is to be scored is read at once",
-        READING,
+        COMPANY,
     ),
     Fault(
         "serve/prefix_cache.py",
