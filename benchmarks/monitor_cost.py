@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from draftproof.bench.workload import builtin_items, choose, encode
 
 from draftproof import SamplingParams, SpeculativeDecoder
 from draftproof.models.load import load_model
 from draftproof.models.pull import DEFAULT_MODEL
+from draftproof.workloads.prompt_files import builtin_items, choose, encode
 
 ARMS: dict[str, dict[str, Any]] = {
     "ngram, match": {"method": "ngram"},

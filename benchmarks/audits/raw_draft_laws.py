@@ -17,7 +17,6 @@ import sys
 from typing import Any
 
 import numpy as np
-from draftproof.bench.workload import builtin_items, choose, encode
 from transformers import GenerationMixin
 
 from draftproof import SamplingParams
@@ -26,6 +25,7 @@ from draftproof.audit.white_box.scorer import Scorer, claimed_law
 from draftproof.cli import main as cli
 from draftproof.models.load import load_model
 from draftproof.models.pull import DEFAULT_MODEL
+from draftproof.workloads.prompt_files import builtin_items, choose, encode
 
 TOP_K, TOKENS = 50, 64
 right = GenerationMixin.generate

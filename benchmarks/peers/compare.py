@@ -192,7 +192,7 @@ def table(lines: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def ratio(over: dict[str, float], under: dict[str, float]) -> str:
-    from draftproof.bench.bootstrap import bootstrap
+    from draftproof.report.bootstrap import bootstrap
 
     pairs = [over[prompt] / under[prompt] for prompt in under if prompt in over]
     if not pairs:
