@@ -148,7 +148,9 @@ def quick_ratios(
     1: a bet that is not made."""
     chance = max(float(target[token]), 1e-300)
     warm = np.sqrt(target)
-    yield TEMPERATURE, chance / float(target @ target)
+    # no dot product: the threads it wakes spin on, and the target's next passes take three times as
+    # long (benchmarks/monitor_cost.py)
+    yield TEMPERATURE, chance / float(np.square(target).sum())
     yield TEMPERATURE, float(warm[token]) / float(warm.sum()) / chance
     yield FOREIGN, 1.0 / len(target) / chance
     yield OFF_BY_ONE, 1.0 if before is None else float(before[token]) / chance

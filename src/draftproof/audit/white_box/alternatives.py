@@ -42,6 +42,7 @@ def of_draft(drawn_from: Vector, target: Vector, before: Vector | None) -> Itera
     the claim one place up."""
     yield from ((TEMPERATURE, tempered(drawn_from, temperature)) for temperature in TEMPERATURES)
     yield ARG_MAX, one_hot(int(drawn_from.argmax()), len(drawn_from))
+    yield from ((CUT_TAIL, law) for law in cut_laws(drawn_from))
     yield WRONG_DRAFT_LAW, target
     yield WRONG_DRAFT_LAW, np.full_like(drawn_from, 1.0 / len(drawn_from))
     if before is not None:
