@@ -173,3 +173,24 @@ def test_a_grammar_needs_a_tokenizer():
 
 def test_a_grammar_is_compiled_once():
     assert compiled({"regex": "ab*"}) is compiled({"regex": "ab*"})
+
+
+MANY = ["".join(word) for word in itertools.product("12", repeat=12)]
+
+
+def test_thousands_of_choices_can_be_followed():
+    """As one terminal: as rules of their own, llguidance gives up after 2,000 of them."""
+    asked = StructuredOutputs(choice=tuple(MANY))
+    matcher = compile_grammar(asked, TOKENIZER, vocab_size=SIZE, eos_token_ids=[END]).begin()
+    for token in TOKENIZER(MANY[3000]):
+        assert matcher.consume(token)
+    assert list(np.flatnonzero(matcher.mask())) == [END]
+
+
+def test_a_grammar_that_cannot_be_followed_says_why():
+    """And does not end the text as if nothing were allowed there."""
+    rules = "start: " + " | ".join(json.dumps(one) for one in MANY)
+    params = SamplingParams(structured_outputs={"grammar": rules}, max_tokens=20, seed=0)
+    decoder = SpeculativeDecoder(NGram(3, 1), TARGET, TOKENIZER)
+    with pytest.raises(UsageError, match="more than llguidance keeps track of: Parser Error"):
+        decoder.generate([1], params)

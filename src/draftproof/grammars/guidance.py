@@ -109,6 +109,7 @@ class GuidanceMatcher:
         taken = bool(self.mask()[token]) and bool(
             self._matcher.try_consume_tokens([int(token)]) == 1
         )
+        self._check()
         self._ended = taken and self._matcher.stop_reason() == "EndOfSentence"
         return taken
 
@@ -120,7 +121,16 @@ class GuidanceMatcher:
             )
             size = min(len(bits), self._vocab_size)
             found[:size] = bits[:size]
+            self._check()
         return found
+
+    def _check(self) -> None:
+        """UsageError where llguidance has given up, which would look like a text without an end."""
+        if self._matcher.is_error():
+            raise UsageError(
+                "structured_outputs asks for more than llguidance keeps track of: "
+                f"{_in_short(self._matcher.get_error())}"
+            )
 
     def forced(self) -> tuple[int, ...]:
         return () if self._matcher.is_stopped() else tuple(self._matcher.compute_ff_tokens())
@@ -164,7 +174,7 @@ def _as_text(guidance: Any, asked: StructuredOutputs) -> str:
         found = matcher.grammar_from_regex(asked.regex)
     elif asked.kind == "choice":
         found = matcher.grammar_from_lark(
-            "start: " + " | ".join(json.dumps(one) for one in asked.choice)
+            "start: CHOICE\nCHOICE: " + " | ".join(json.dumps(one) for one in asked.choice)
         )
     else:
         found = guidance.grammar_from("grammar", asked.grammar)
