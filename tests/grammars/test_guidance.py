@@ -171,6 +171,14 @@ def test_a_grammar_needs_a_tokenizer():
         )
 
 
+def test_a_target_without_an_end_is_refused():
+    """Its texts would come to a place where nothing may follow."""
+    target = TableModel(np.full((SIZE, SIZE), 1 / SIZE), name="endless", max_length=99)
+    decoder = SpeculativeDecoder(NGram(3, 1), target, TOKENIZER)
+    with pytest.raises(UsageError, match="needs an end token, which endless does not have"):
+        decoder.generate([1], SamplingParams(structured_outputs={"choice": ["ab"]}))
+
+
 def test_a_grammar_is_compiled_once():
     assert compiled({"regex": "ab*"}) is compiled({"regex": "ab*"})
 

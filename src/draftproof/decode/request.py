@@ -122,6 +122,11 @@ def _with_grammar(target: LanguageModel, tokenizer: Any, params: SamplingParams)
     if not isinstance(asked, StructuredOutputs):
         return params
     size, ends = target.vocab_size, target.eos_token_ids
+    if not ends:
+        raise UsageError(
+            f"structured_outputs needs an end token, which {target.name} does not have: nothing "
+            "else ends a text that is complete"
+        )
     return replace(
         params,
         structured_outputs=compile_grammar(asked, tokenizer, vocab_size=size, eos_token_ids=ends),
