@@ -37,9 +37,10 @@ from draftproof.serve.schemas import (
 from draftproof.serve.service import Prompt, Service
 from draftproof.serve.settings import Settings
 from draftproof.serve.streaming import ClientGone, EventStream, unless_gone
+from draftproof.serve.viewer import viewer
 
 LOG = logging.getLogger("draftproof.serve")
-OPEN_PATHS = ("/health", "/version", "/metrics")
+OPEN_PATHS = ("/health", "/version", "/metrics", "/viewer")
 """What may be read without the key."""
 
 Returned = TypeVar("Returned")
@@ -77,6 +78,7 @@ class Endpoints:
             "/health": self.health,
             "/version": self.version,
             "/metrics": self.metrics,
+            "/viewer": viewer,
             "/v1/models": self.models,
             "/v1/models/{model:path}": self.model,
         }

@@ -9,13 +9,16 @@ from typing import Any
 from draftproof.core.records import ROOT, Draft, Round
 from draftproof.decode.record import read_rounds, read_texts
 from draftproof.errors import UsageError
+from draftproof.view.stream import is_stream, stream_data
 
 ORIGINS = ("draft", "replacement", "bonus", "plain")
 
 
 def run_data(path: Path) -> dict[str, Any]:
-    """The run in the file `path`. UsageError: not a record, or one whose numbers do not fit
-    together; the line is named."""
+    """The run in the file `path`: a record, or a saved stream of server-sent events. UsageError:
+    neither, or numbers that do not fit together; the line is named."""
+    if is_stream(path):
+        return stream_data(path)
     header, rounds = read_rounds(path)
     texts = read_texts(path)
     sample, shown = -1, []

@@ -1,5 +1,5 @@
-"""The page: the template `page.html` with the runs as JSON inside. Nothing else of the runs is
-written into it."""
+"""The page: the template `page.html` with its style, its scripts and the runs as JSON inside.
+Nothing else of the runs is written into it."""
 
 from __future__ import annotations
 
@@ -8,15 +8,34 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
-PLACE = "@RUNS@"
+SCRIPTS = ("run.js", "charts.js", "start.js")
 
 
 def view_page(runs: Sequence[Mapping[str, Any]]) -> str:
-    """One self-contained HTML document that shows one run, or two side by side."""
+    """One self-contained HTML document that shows one run, or two side by side, and fetches
+    nothing."""
+    return _page(runs, SCRIPTS, "'none'")
+
+
+def live_page() -> str:
+    """The document that a server gives: it asks that server, and no other, and shows the answer
+    while it comes."""
+    return _page((), (*SCRIPTS, "live.js"), "'self'")
+
+
+def _page(runs: Sequence[Mapping[str, Any]], scripts: Sequence[str], connect: str) -> str:
     before, after = (
-        files("draftproof.view").joinpath("page.html").read_text(encoding="utf-8").split(PLACE)
+        _source("page.html")
+        .replace("@CONNECT@", connect)
+        .replace("@STYLE@", _source("page.css"))
+        .replace("@SCRIPT@", "".join(map(_source, scripts)))
+        .split("@RUNS@")
     )
     return before + as_script(runs) + after
+
+
+def _source(name: str) -> str:
+    return files("draftproof.view").joinpath(name).read_text(encoding="utf-8")
 
 
 def as_script(value: Any) -> str:
