@@ -34,9 +34,8 @@ class Placed(torch.Tensor):
 
     @staticmethod
     def __new__(cls, inner: torch.Tensor, place: torch.device) -> Placed:
-        label = torch.device(
-            "cpu", place.index
-        )  # what torch itself is told: it has drivers for these
+        # what torch itself is told: it has drivers for these
+        label = torch.device("cpu", place.index)
         strides, offset = inner.stride(), inner.storage_offset()
         made = torch.Tensor._make_wrapper_subclass(
             cls,
@@ -93,9 +92,8 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         lambda leaf: leaf.inner if isinstance(leaf, Placed) else leaf, (args, kwargs)
     )
     result = func(*given, **options)
-    if func._schema.name.endswith("_") and not func._schema.name.endswith(
-        "__"
-    ):  # `__lshift__` and its like give a new one
+    # `__lshift__` and its like give a new one
+    if func._schema.name.endswith("_") and not func._schema.name.endswith("__"):
         return tensors[0]  # written to in place
     place = asked or (where(tensors[0]) if name in MOVES else next(iter(places), HOST))
     return result if place == HOST else tree_map(lambda leaf: _placed(leaf, place), result)

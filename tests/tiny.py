@@ -92,9 +92,8 @@ def table_model(table: torch.Tensor, dtype: torch.dtype = torch.float32) -> Llam
         module.model.embed_tokens.weight.copy_(torch.eye(size))
         module.model.layers[0].self_attn.o_proj.weight.zero_()
         module.model.layers[0].mlp.down_proj.weight.zero_()
-        module.lm_head.weight.copy_(
-            table.T / size**0.5
-        )  # the norm scales a unit vector by the root of its width
+        # the norm scales a unit vector by the root of its width
+        module.lm_head.weight.copy_(table.T / size**0.5)
     return module.to(dtype)
 
 

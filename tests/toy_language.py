@@ -47,9 +47,8 @@ def speaker(gap: float = 12.0) -> HFModel:
             layer.mlp.down_proj.weight.zero_()
         module.lm_head.weight.zero_()
         for token in range(SIZE):
-            module.lm_head.weight[follow(token), token] = (
-                gap / WIDTH**0.5
-            )  # the last norm scales a unit vector by the root
+            # the last norm scales a unit vector by the root
+            module.lm_head.weight[follow(token), token] = gap / WIDTH**0.5
     return HFModel(module, name="speaker", check=False)
 
 

@@ -20,9 +20,10 @@ from theorem_cases import KEPT, cases, coq_text, kept_text, laws_printed
 
 PROOFS = Path(__file__).parent.parent / "proofs"
 OUT = PROOFS / "out"
+# in their order
 FILES = re.findall(
     r"^(\w+)\.v$", (PROOFS / "_CoqProject").read_text(encoding="utf-8"), re.MULTILINE
-)  # in their order
+)
 FLAGS = ("-Q", str(PROOFS), "draftproof", "-w", "-notation-overridden,-ambiguous-paths")
 PACKAGES = (
     "coq libcoq-mathcomp-ssreflect libcoq-mathcomp-algebra "

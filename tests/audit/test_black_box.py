@@ -165,9 +165,8 @@ def test_an_interrupted_audit_goes_on_where_it_was(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         audited(CallableEngine(stops, "toy"), plan=plan)
     kept = (tmp_path / "kept" / "samples.jsonl").read_text()
-    (tmp_path / "kept" / "samples.jsonl").write_text(
-        kept + '{"number": 4, "pro'
-    )  # a line that was cut off
+    # a line that was cut off
+    (tmp_path / "kept" / "samples.jsonl").write_text(kept + '{"number": 4, "pro')
     resumed = audited(
         CallableEngine(stops, "toy"), plan=replace(plan, folder=Folder(tmp_path / "kept", asked))
     )
@@ -260,9 +259,8 @@ def test_serial_scores_are_bounded():
     evidence = evidence_of(EXACT["token"], CHAIN, 2000, np.random.default_rng(0))
     serial = next(scores for name, scores, _ in evidence.scores() if name == "serial")
     assert len(serial) == 1999 and abs(serial).max() <= 3.0
-    assert np.mean(serial**4) == pytest.approx(
-        3.24, abs=0.9
-    )  # five standard errors of 2,000 products
+    # five standard errors of 2,000 products
+    assert np.mean(serial**4) == pytest.approx(3.24, abs=0.9)
 
 
 def test_a_function_that_raises_is_told_of_in_a_sentence():

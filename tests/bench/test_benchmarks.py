@@ -50,9 +50,8 @@ def test_the_labs_scale_up_on_tiny_models(
     ]
     arms = [("plain", 0), ("ours", 2), ("ours", 4)]
     assert sorted(runs) == sorted((t, n, *arm) for t in (0.0, 0.7) for n in (0, 2) for arm in arms)
-    assert (
-        sum(line["kind"] == "costs" for line in lines) == 2
-    )  # a visit before every other of four pieces of runs
+    # a visit before every other of four pieces of runs
+    assert sum(line["kind"] == "costs" for line in lines) == 2
     capsys.readouterr()
     assert module.main([*few, "--report"]) == 0
     rows = [line for line in capsys.readouterr().out.split("\n") if line.startswith("| 0")]
@@ -243,9 +242,8 @@ def test_the_table_foretells_from_texts_and_costs_alone(tmp_path: Path) -> None:
     module = script("predicted_table")
     right, wrong = (module.cells(raw_lines(measured)) for measured in (1.25, 0.9))
     for (cell,) in (right, wrong):
-        assert cell["predicted"] == pytest.approx(
-            2 / 1.6, rel=0.02
-        )  # two tokens a round of 15 ms and 1 ms around it
+        # two tokens a round of 15 ms and 1 ms around it
+        assert cell["predicted"] == pytest.approx(2 / 1.6, rel=0.02)
         assert cell["k"] == 1 and cell["recommended"] and cell["predicted_tokens_per_round"] == 2
     assert right[0]["measured"] == pytest.approx(1.25) and wrong[0]["measured"] == pytest.approx(
         0.9

@@ -125,9 +125,8 @@ def test_a_repeated_prompt_that_is_faster_without_a_memory_is_flagged() -> None:
     assert kinds(result) == ["repeats faster"] and result["flags"][0]["arm"] == "reuses"
     steady = measured(FakeArm("plain", 1.0), FakeArm("steady", 1.0, first=1.05), repeats=5)
     assert kinds(steady) == []
-    assert (
-        memory_flag("a", {0: [3.0, 1.0, 1.0]}, {0: [3.0, 1.0, 1.0]}) is None
-    )  # the machine itself became faster
+    # the machine itself became faster
+    assert memory_flag("a", {0: [3.0, 1.0, 1.0]}, {0: [3.0, 1.0, 1.0]}) is None
 
 
 def test_a_drafter_that_may_remember_is_not_flagged() -> None:

@@ -120,9 +120,8 @@ def _no_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setenv("DRAFTPROOF_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(
-        "draftproof.cli.progress.QUIET_SECONDS", 600
-    )  # a busy machine makes no line where one is expected
+    # a busy machine makes no line where one is expected
+    monkeypatch.setattr("draftproof.cli.progress.QUIET_SECONDS", 600)
 
 
 @pytest.fixture

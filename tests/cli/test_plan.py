@@ -240,13 +240,13 @@ def test_plan_fits_80_columns(
     arguments = ("plan", "--target", target, "--prompts", prompts, *SMALL, "-k", 2)
     assert cli.run([str(a) for a in arguments]) == 0
     captured = capsys.readouterr()
+    # for copying
     lines = [
         line for line in captured.out.splitlines() if not line.startswith("speculative_config")
-    ]  # for copying
+    ]
     assert max(map(len, lines)) <= 80 and any("ngram" in line for line in lines)
-    assert re.search(
-        r"^0 of \d+: 1/\d+ timing passes, ngram$", captured.err, re.MULTILINE
-    )  # though there is no terminal
+    # though there is no terminal
+    assert re.search(r"^0 of \d+: 1/\d+ timing passes, ngram$", captured.err, re.MULTILINE)
 
 
 def test_plan_keeps_the_length_a_configuration_names_and_counts_no_answers_that_are_given(

@@ -54,15 +54,13 @@ def test_every_row_is_penalised_by_its_own_history(params: SamplingParams, libra
     penalties = Penalties(params, num_prompt_tokens=4, vocab_size=9)
     context = [dice.randrange(11) for _ in range(4)]
     for _ in range(60):
-        if (
-            dice.random() < 0.2
-        ):  # something else than growth: another request's context, or one cut short
+        # something else than growth: another request's context, or one cut short
+        if dice.random() < 0.2:
             context = context[: dice.randint(4, len(context))] + [
                 dice.randrange(11) for _ in range(dice.randint(0, 3))
             ]
-        context += [
-            dice.randrange(11) for _ in range(dice.randint(0, 2))
-        ]  # 9 and 10 have no row in the output layer
+        # 9 and 10 have no row in the output layer
+        context += [dice.randrange(11) for _ in range(dice.randint(0, 2))]
         paths = [tuple(dice.randrange(11) for _ in range(depth)) for depth in (0, 1, 2, 5)]
         x = rng.standard_normal((4, 9))
         expected = [

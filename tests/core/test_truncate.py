@@ -91,9 +91,8 @@ def test_among_tied_tokens_top_k_keeps_all_and_top_p_removes_the_lower_ids(vocab
         tied = sorted(dice.sample(range(vocab_size), dice.randint(1, 7)))
         x = np.full(vocab_size, -800.0)
         x[tied] = 0.0
-        top_p = dice.choice(
-            [1.0, 0.75, 0.5, 0.25, 0.125, 1e-9]
-        )  # sums are exact: no tie is broken by rounding
+        # sums are exact: no tie is broken by rounding
+        top_p = dice.choice([1.0, 0.75, 0.5, 0.25, 0.125, 1e-9])
         num_removed = min(int((1 - top_p) * len(tied)), len(tied) - 1)
         for top_k in (0, 1, 2):
             found = law(x, Truncation(1.0, top_k, top_p, 0.0))

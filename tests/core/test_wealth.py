@@ -48,9 +48,8 @@ def test_the_law_without_a_residual_and_with_reused_noise_are_those_of_the_rules
     kept = np.minimum(TARGET, DRAFT)
     assert laws[NO_RESIDUAL] == pytest.approx(kept + (1 - kept.sum()) * TARGET)
     assert laws[ACCEPTS_ALL] == pytest.approx(DRAFT)
-    rng = np.random.default_rng(
-        0
-    )  # 400,000 draws: a standard error of 0.0008 at most, five of them allowed
+    # 400,000 draws: a standard error of 0.0008 at most, five of them allowed
+    rng = np.random.default_rng(0)
     target, draft = np.array([0.35, 0.3, 0.2, 0.1, 0.05]), np.array([0.05, 0.25, 0.1, 0.2, 0.4])
     clocks = rng.exponential(size=(400_000, 5))
     drafted = (clocks / draft).argmin(axis=1)

@@ -75,9 +75,8 @@ def test_the_cost_outside_forwards_is_a_line_that_does_not_fall() -> None:
 def test_a_trees_rounds_cost_their_levels_and_their_nodes() -> None:
     shape = TreeShape.from_levels([2, 2])
     passes = draft_passes(shape, costs(0.1, 0.1))
-    assert passes[2] == pytest.approx(1.0) and passes[6] == pytest.approx(
-        1.0 + 1.1
-    )  # the second pass reads two tokens
+    # the second pass reads two tokens
+    assert passes[2] == pytest.approx(1.0) and passes[6] == pytest.approx(1.0 + 1.1)
     places = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0], [1.0, 0.0]])
     trace = trace_of_tree(lambda count: places[:, :count], np.ones(4), shape)
     assert trace.nodes is not None and trace.nodes.tolist() == [6, 6, 2, 0]

@@ -55,9 +55,8 @@ def test_five_turns_read_only_what_is_new(method, temperature):
     """Beyond a question's words: the answer's last token, the end mark, and the marks of two
     turns."""
     decoder = make(method)
-    params = SamplingParams(
-        temperature=temperature, seed=3, max_tokens=12, suppress_tokens=[0]
-    )  # w0 is no text
+    # w0 is no text
+    params = SamplingParams(temperature=temperature, seed=3, max_tokens=12, suppress_tokens=[0])
     chat = decoder.chat(system="w20 w21")
     for number, question in enumerate(QUESTIONS):
         history = [*chat.messages, {"role": "user", "content": question}]

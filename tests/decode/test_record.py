@@ -54,9 +54,8 @@ def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
     assert header == HEADER
     assert header.draftproof == __version__
     assert rounds == ROUNDS
-    assert [record.seconds for record in rounds] == [
-        record.seconds for record in ROUNDS
-    ]  # left out of equality
+    # left out of equality
+    assert [record.seconds for record in rounds] == [record.seconds for record in ROUNDS]
     first = json.loads(path.read_text().splitlines()[0])
     assert (first["format"], first["version"]) == ("draftproof.rounds", 1)
 

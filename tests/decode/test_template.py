@@ -91,9 +91,8 @@ def test_an_assistant_without_content_says_nothing_and_never_none() -> None:
     """`content: null` was rendered as the word None, and a missing one was refused."""
     called = '<user>Hi<|end|><assistant>!weather{"at": "Bonn"}<|end|><assistant>'
     without = {key: value for key, value in CALL.items() if key != "content"}
-    as_text = [
-        {"function": {"name": "weather", "arguments": '{"at": "Bonn"}'}}
-    ]  # the OpenAI API's form
+    # the OpenAI API's form
+    as_text = [{"function": {"name": "weather", "arguments": '{"at": "Bonn"}'}}]
     for message in (CALL, without, CALL | {"content": ""}, CALL | {"tool_calls": as_text}):
         assert rendered(THINKS, USER, message) == called
     silent = {"role": "assistant", "content": None, "reasoning_content": "hm"}

@@ -181,9 +181,8 @@ def test_the_draft_model_reads_the_text_and_nothing_else(route, monkeypatch):
             ids[0] == draft.tokenizer.bos_token_id and draft.tokenizer.bos_token_id not in ids[1:]
         )
         spelled = b"".join(between.draft.spelled(token) or b"" for token in ids[1:])
-        assert spelled.startswith(
-            b" " + HARD.replace("<|end|>", "")[:50].encode()
-        )  # an end token the draft lacks is left out
+        # an end token the draft lacks is left out
+        assert spelled.startswith(b" " + HARD.replace("<|end|>", "")[:50].encode())
 
 
 def test_the_same_tokenizer_is_no_other_tokenizer():

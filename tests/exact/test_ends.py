@@ -29,9 +29,10 @@ CHAINS = [
 ]
 TREES = [tree_case(kind, NOTHING, "[2,1]", "overrated") for kind in TREE_RULES]
 HEADS = head_cases((NOTHING,), KINDS)
+# early_exit among them, which transformers' own grammars met
 OTHER = [
     Case(rules_of(kind)[0], kind, "markov", NOTHING, PARAMETERS[NOTHING], 2, 3) for kind in OTHERS
-]  # early_exit among them, which transformers' own grammars met
+]
 TAKE_PART = ("token", "block", "match")
 
 

@@ -30,9 +30,8 @@ def covering():
         for offset in (0, 3, 5):
             kind = KINDS[(turn + offset) % len(KINDS)]
             cases.append(head_cases((params,), (kind,))[-1])
-    return cases + head_cases(
-        ("all at once",), ("eagle3 tree",)
-    )  # its best paths end the text, and nothing is drafted behind
+    # its best paths end the text, and nothing is drafted behind
+    return cases + head_cases(("all at once",), ("eagle3 tree",))
 
 
 @pytest.mark.parametrize("case", covering(), ids=name)

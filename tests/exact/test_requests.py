@@ -149,9 +149,8 @@ def plant(monkeypatch, fault):
     }
     if fault == "copy":
         monkeypatch.setattr("draftproof.decode.base.with_seeds_of_their_own", list)
-        monkeypatch.setattr(
-            "draftproof.decode.engine.Engine._shares_coins", lambda *asked: False
-        )  # which would part them too
+        # which would part them too
+        monkeypatch.setattr("draftproof.decode.engine.Engine._shares_coins", lambda *asked: False)
     else:
         monkeypatch.setattr("draftproof.decode.speculation.stream_key", keyed[fault])
 

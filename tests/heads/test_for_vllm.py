@@ -97,9 +97,8 @@ def test_the_folder_is_what_vllm_asks_for_and_what_we_read_back(method, model, f
     save_head(folder, head, model, length=3)
     done = export_for_vllm(folder, tmp_path / "out")
     assert shapes(tmp_path / "out") == EXPECTED[method]
-    assert (
-        done.speculative_config["num_speculative_tokens"] == 3
-    )  # Medusa: as many as there are heads
+    # Medusa: as many as there are heads
+    assert done.speculative_config["num_speculative_tokens"] == 3
     assert done.command.startswith(f"vllm serve {model.name} --speculative-config '")
     loaded = load_head(tmp_path / "out", model, method)
     for name, tensor in head.state_dict().items():

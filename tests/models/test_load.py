@@ -123,9 +123,8 @@ def test_a_gguf_file_is_converted_once(tmp_path, capsys):
     assert model.eos_token_ids == (2,) and model.tokenizer.chat_template == CHAT_TEMPLATE
     assert model.tokenizer.decode([3, 4]) == "ab"
     own = fresh_logits(module, [5, 6, 7])
-    torch.testing.assert_close(
-        fresh_logits(model.module, [5, 6, 7]), own, rtol=0, atol=1e-4
-    )  # float32 stays float32
+    # float32 stays float32
+    torch.testing.assert_close(fresh_logits(model.module, [5, 6, 7]), own, rtol=0, atol=1e-4)
 
 
 def test_a_part_of_a_split_gguf_and_a_file_that_lacks_tensors_are_refused(tmp_path):

@@ -33,9 +33,8 @@ def test_bursts_make_the_average_mislead() -> None:
         0.5,
     )
     assert choice.tokens_per_round == pytest.approx(800 / (400 / 9 + 400), rel=0.02)
-    assert (
-        choice.iid_speedup > choice.speedup.point
-    )  # the formula counts successes that come in pieces of no use
+    # the formula counts successes that come in pieces of no use
+    assert choice.iid_speedup > choice.speedup.point
 
 
 def test_the_interval_holds_most_runs_on_the_same_prompts() -> None:

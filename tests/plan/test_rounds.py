@@ -89,11 +89,12 @@ def test_rounds_by_drafts_count_the_drafts_that_were_there() -> None:
     trace = Trace(np.zeros((4, 2)), np.array([2, 0, 1, 2]), np.zeros(4))
     found = expect(trace, 2)
     assert isinstance(found, Expected) and found.first_drafts == 2
+    # a round at 1 without, at 2 with one; at 3 there is room for none
     assert found.by_drafts.tolist() == [
         2.0,
         1.0,
         0.0,
-    ]  # a round at 1 without, at 2 with one; at 3 there is room for none
+    ]
     assert found.num_tokens == 4 and found.num_rounds == 4
 
 
@@ -118,9 +119,8 @@ def test_a_draft_model_catches_up_after_every_draft_was_kept() -> None:
             bool(b.draft_tokens) and 0 < len(a.draft_tokens) == a.num_accepted_tokens
             for a, b in zip(rounds, rounds[1:], strict=False)
         )
-    assert foretold == pytest.approx(
-        met, rel=0.15
-    )  # both are known to about 3%: a false alarm below 1e-3
+    # both are known to about 3%: a false alarm below 1e-3
+    assert foretold == pytest.approx(met, rel=0.15)
     certain = trace_of_coins(np.ones(10), np.ones(10), 1)
     assert expect(certain, 1).catch_ups == play(certain, 1, np.random.default_rng(0)).catch_ups == 4
 

@@ -128,9 +128,8 @@ def test_several_texts_of_a_prompt_read_it_once(monkeypatch: pytest.MonkeyPatch)
     run(scheduler)
     assert asked.texts == [output.text for output in wanted.outputs]
     prompt = len(tokenizer().encode(PROMPTS[3] * 3))
-    assert (
-        sum(read) == prompt + 3 + 4 * 23
-    )  # the pending token is read by each, and every text's but its last
+    # the pending token is read by each, and every text's but its last
+    assert sum(read) == prompt + 3 + 4 * 23
 
 
 @pytest.mark.parametrize("scores", [{}, {"prompt_logprobs": 1}])

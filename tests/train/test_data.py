@@ -65,9 +65,8 @@ def test_an_interrupted_run_goes_on_and_ends_in_the_same_texts(target, tmp_path)
     write_answers(target, target.tokenizer, prompts(4), first, HOW)
     index, tokens = tmp_path / "parts" / "0000.jsonl", tmp_path / "parts" / "0000.tokens"
     index.write_bytes(index.read_bytes()[:-20])  # a line torn in the middle
-    tokens.write_bytes(
-        tokens.read_bytes() + b"\x01\x02\x03"
-    )  # and tokens of an answer without a line
+    # and tokens of an answer without a line
+    tokens.write_bytes(tokens.read_bytes() + b"\x01\x02\x03")
     second = TextWriter(tmp_path / "parts", HOW.about(target), 64)
     assert len(second.done) == 3
     assert write_answers(target, target.tokenizer, prompts(10), second, HOW) == 7

@@ -257,9 +257,8 @@ def test_splits_by_prompt_and_counts_ids():
     train, held = split(corpus, 0.1)
     assert 20 <= len(held) <= 60 and len(train) + len(held) == 400
     assert not {text.key for text in train} & {text.key for text in held}
-    first = sorted(corpus, key=lambda text: text.key)[
-        :100
-    ]  # written in this order, so a young folder holds the lowest keys
+    # written in this order, so a young folder holds the lowest keys
+    first = sorted(corpus, key=lambda text: text.key)[:100]
     assert 3 <= len(split(first, 0.1)[1]) <= 20
     assert frequent_ids(corpus, 3, 10) == [0, 3, 7]
 

@@ -106,9 +106,8 @@ def test_every_drafted_token_is_trained_once_and_no_prompt_label_is():
     pairs = [(row, label_position(row, 1)) for row in trained_rows(length, PROMPT, 1)]
     assert pairs == [(4, 6), (5, 7), (6, 8), (7, 9), (8, 10)]
     labels = [label for _, label in pairs]
-    assert labels == list(
-        range(PROMPT + 1, length)
-    )  # token 5 is drawn by the pass that reads the prompt
+    # token 5 is drawn by the pass that reads the prompt
+    assert labels == list(range(PROMPT + 1, length))
     assert all(law_position(row, 1) == label - 1 for row, label in pairs)
     for ahead in (2, 3):
         assert [label_position(row, ahead) for row in trained_rows(length, PROMPT, ahead)] == list(

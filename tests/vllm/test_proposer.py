@@ -102,10 +102,11 @@ def ours(method, request, length, **options):
     drafter = SpeculativeConfig.from_dict(
         {"method": method, "num_speculative_tokens": length, **options}
     )
+    # one token is there before vLLM asks for a first draft
     path, prompt = (
         request.text,
         request.rounds[1][0],
-    )  # one token is there before vLLM asks for a first draft
+    )
 
     def law(context):
         one = np.zeros(VOCAB)

@@ -181,9 +181,8 @@ def _reference_law(name: str, prefix: tuple[int, ...]) -> NDArray[np.float64]:
 
     with torch.no_grad():
         logits = _reference_layers(name)(torch.tensor([prefix]), use_cache=False).logits[0, -1]
-    return np.asarray(
-        logits.log_softmax(-1)
-    )  # penalties look at logits, and a table's are those of its laws
+    # penalties look at logits, and a table's are those of its laws
+    return np.asarray(logits.log_softmax(-1))
 
 
 def _slice(name: str, pair: Pair, laws: LawPipeline) -> Kind:

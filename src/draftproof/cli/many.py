@@ -76,9 +76,8 @@ def run_file(
     lines = read_lines(flags["file"], overrides)
     decoder = load(flags, config)
     asked = [_request(decoder, line, flags, overrides, chat, complete) for line in lines]
-    requests = with_seeds_of_their_own(
-        asked
-    )  # over the whole file, so that a second run of what is due finds them the same
+    # over the whole file, so that a second run of what is due finds them the same
+    requests = with_seeds_of_their_own(asked)
     digests = [
         _digest(decoder, request, "seed" in {**overrides, **line.sampling})
         for line, request in zip(lines, requests, strict=True)

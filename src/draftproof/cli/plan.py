@@ -301,9 +301,8 @@ def configs(flags: Mapping[str, Any]) -> list[Any]:
     given = [{"method": "draft_model", "model": name} | rule for name in dict.fromkeys(drafts)]
     for name in dict.fromkeys(methods):
         modelled = name in METHODS and METHODS[name].model == "draft"
-        if name != "none" and not (
-            modelled and drafts
-        ):  # plain decoding is what everything is compared with
+        # plain decoding is what everything is compared with
+        if name != "none" and not (modelled and drafts):
             given.append({"method": name} | rule)
     if not given and methods and not flags["speculative_config"]:
         raise UsageError(

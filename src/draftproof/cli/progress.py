@@ -49,9 +49,8 @@ def telling() -> Iterator[Callable[[str, int, int], None]]:
 
         def tell(what: str, done: int, total: int) -> None:
             if is_new(done, total):
-                bar.reset(
-                    task, total=total, description=_cut(what)
-                )  # or the time left would be reckoned from the count before
+                # or the time left would be reckoned from the count before
+                bar.reset(task, total=total, description=_cut(what))
             bar.update(
                 task,
                 completed=done,

@@ -98,9 +98,8 @@ def sampling_fields(
         ("logits_warpers", _warpers(read, found)),
     ):
         own = tuple(overrides.get(name) or ())
-        kinds = {
-            type(processor) for processor in own
-        }  # as in transformers, the caller's replaces the config's of its kind
+        # as in transformers, the caller's replaces the config's of its kind
+        kinds = {type(processor) for processor in own}
         found[name] = tuple(processor for processor in built if type(processor) not in kinds) + own
     return found
 

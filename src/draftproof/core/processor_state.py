@@ -150,9 +150,8 @@ class _Trial:
     """Calls on a text of the request's own: the prompt, and what the processor allows after it."""
 
     def __init__(self, prompt: Sequence[int], vocab_size: int, device: Any) -> None:
-        self._torch: Any = importlib.import_module(
-            "torch"
-        )  # the convention's arrays; core itself knows no model library
+        # the convention's arrays; core itself knows no model library
+        self._torch: Any = importlib.import_module("torch")
         self._prompt, self._vocab_size, self._device = list(prompt), vocab_size, device
         self._after: list[int] = []
 

@@ -47,9 +47,8 @@ class Processors:
     def apply(self, x: Array, context: Sequence[int], paths: Sequence[Sequence[int]]) -> None:
         """Process the scores `x` [n, vocab] in place; row i has the history `context +
         paths[i]`."""
-        torch: Any = importlib.import_module(
-            "torch"
-        )  # the convention's arrays; core itself knows no model library
+        # the convention's arrays; core itself knows no model library
+        torch: Any = importlib.import_module("torch")
         numpy = is_numpy_array(x)
         scores = torch.from_numpy(x) if numpy else x
         self._move_to(context)

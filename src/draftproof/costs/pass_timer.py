@@ -59,9 +59,8 @@ class PassTimer:
         self._sessions = [[model.open() for _ in range(batch)] for model in models]
         for model, sessions in zip(models, self._sessions, strict=True):
             rows = (len(self.context) - 1,)
-            tokens = tuple(
-                token % model.vocab_size for token in self.context
-            )  # a draft model may have fewer ids
+            # a draft model may have fewer ids
+            tokens = tuple(token % model.vocab_size for token in self.context)
             model.extend_many([Step(session, tokens, rows=rows) for session in sessions])
 
     def visit(self, turns: int = TURNS, most: int = 0, seconds: float = 0.0) -> PassTimes:

@@ -101,9 +101,8 @@ def _made(
         if not across:
             check_vocabularies(target, model)
         if target.device is not None:
-            model.deliver_to(
-                target.device
-            )  # the one place where drafts' logits change their device
+            # the one place where drafts' logits change their device
+            model.deliver_to(target.device)
     config = _chain_where_needed(config, target, *([] if model is None else [model]))
     return config, config.spec.make(config, Parts(target, model, tokenizer))
 

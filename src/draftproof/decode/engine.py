@@ -279,9 +279,8 @@ class Engine:
         """Text `index` waits no longer."""
         self._waiting.remove((job, index))
         if job.may_share(index):
-            self._due -= Counter(
-                {job.request.prompt_token_ids: 1}
-            )  # and no entry of nought is left
+            # and no entry of nought is left
+            self._due -= Counter({job.request.prompt_token_ids: 1})
 
     def _is_being_read(self, job: _Job, index: int) -> bool:
         """Whether a text under way is going to have read more of this prompt than it has by now, to

@@ -37,9 +37,8 @@ def row_bytes(
         if size is None:
             return None
         total += size
-        total += (
-            2 * (longest + 1) * model.vocab_size * 4
-        )  # one pass's rows, and the copy that is handed out
+        # one pass's rows, and the copy that is handed out
+        total += 2 * (longest + 1) * model.vocab_size * 4
     return total
 
 
@@ -57,9 +56,8 @@ def batch_bytes(
         for _ in range(request.params.n)
     ]
     known = sorted((row for row in rows if row is not None), reverse=True)
-    shared = (
-        1 if any(request.params.n > 1 for request in requests) else 0
-    )  # a prompt kept for the samples that wait for it
+    # a prompt kept for the samples that wait for it
+    shared = 1 if any(request.params.n > 1 for request in requests) else 0
     return sum(known[: batch_size + shared]) if len(known) == len(rows) else None
 
 

@@ -213,9 +213,8 @@ class EagleSession(DraftSession, Foreseeing, Renewable):
             frontier = tree.expand(frontier, output.logits)
         placed = {ROOT: ROOT}
         for node in tree.best(self._drafter.num_nodes):
-            if (
-                draft.room_under(placed[tree.parents[node]]) <= 0
-            ):  # the target's context holds no more in one pass
+            # the target's context holds no more in one pass
+            if draft.room_under(placed[tree.parents[node]]) <= 0:
                 return
             placed[node] = draft.guess(tree.tokens[node], placed[tree.parents[node]])
 

@@ -148,9 +148,8 @@ def _library() -> Any:
 
 def _made(tokenizer: Any, vocab_size: int, eos_token_ids: list[int] | None) -> Any:
     guidance = _library()
-    if hasattr(tokenizer, "tokens") and hasattr(
-        tokenizer, "eos_token_id"
-    ):  # a table of bytes, token by token
+    # a table of bytes, token by token
+    if hasattr(tokenizer, "tokens") and hasattr(tokenizer, "eos_token_id"):
         return guidance.LLTokenizer(
             guidance.TokenizerWrapper(tokenizer), n_vocab=vocab_size, eos_token=eos_token_ids
         )

@@ -52,9 +52,8 @@ class Eagle(nn.Module):
         self.vocab_size, self.longest = target.vocab_size, context_limit(config)
         self.fc = nn.Linear(2 * config.hidden_size, config.hidden_size, bias=bias)
         self.layers = nn.ModuleList([EagleLayer(config)])
-        self._rotary = [
-            rotary(config)
-        ]  # in a list: it has no weights and is no part of the checkpoint
+        # in a list: it has no weights and is no part of the checkpoint
+        self._rotary = [rotary(config)]
 
     @classmethod
     def of(cls, target: TargetView, **changes: Any) -> Eagle:

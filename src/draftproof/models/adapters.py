@@ -86,7 +86,6 @@ def with_adapter(module: Any, folder: Path, num_tokens: int | None) -> Any:
         module.resize_token_embeddings(num_tokens)
     adapted = PeftModel.from_pretrained(module, str(folder), is_trainable=False)
     if getattr(module.config, "quantization_config", None) is not None:
-        return (
-            adapted.get_base_model()
-        )  # its layers carry the adapter; merging would round the weights once more
+        # its layers carry the adapter; merging would round the weights once more
+        return adapted.get_base_model()
     return adapted.merge_and_unload(safe_merge=True)

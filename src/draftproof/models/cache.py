@@ -190,9 +190,8 @@ class Segment:
         key = self.cache.part_of[layer], group, device
         if key not in self._wide:
             num_tokens, width = mask.shape
-            whole = mask.as_strided(
-                (num_tokens, mask.stride(0)), (mask.stride(0), 1)
-            )  # with its padding
+            # with its padding
+            whole = mask.as_strided((num_tokens, mask.stride(0)), (mask.stride(0), 1))
             self._wide[key] = whole.to(device).repeat(group, 1)[:, :width]
         return self._wide[key]
 

@@ -164,9 +164,8 @@ def no_progress_bars() -> Iterator[None]:
 
     was_enabled, bar = logging.is_progress_bar_enabled(), getattr(gguf, "tqdm", None)
     logging.disable_progress_bar()
-    vars(gguf)["tqdm"] = (
-        logging.tqdm
-    )  # its own bar asks nobody whether it may be drawn; this one does
+    # its own bar asks nobody whether it may be drawn; this one does
+    vars(gguf)["tqdm"] = logging.tqdm
     try:
         yield
     finally:
@@ -181,9 +180,8 @@ def _read_gguf(file: Path) -> tuple[Any, Any]:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     options: dict[str, Any] = {"gguf_file": file.name, "dtype": getattr(torch, _float_type(file))}
-    if hasattr(
-        transformers, "GgufConfig"
-    ):  # without it the weights stay packed, need a kernel from a hub and cannot be saved
+    # without it the weights stay packed, need a kernel from a hub and cannot be saved
+    if hasattr(transformers, "GgufConfig"):
         options["quantization_config"] = transformers.GgufConfig(dequantize=True)
     models: Any = AutoModelForCausalLM
     module, found = models.from_pretrained(str(file.parent), output_loading_info=True, **options)

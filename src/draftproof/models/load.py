@@ -163,9 +163,8 @@ def choose_device(device: str | torch.device = "auto") -> torch.device:
     if chosen.type == "cuda" and not torch.cuda.is_available():
         raise UsageError(f"device {device!r} was asked for, but torch sees no GPU here; use cpu")
     try:
-        torch.zeros(
-            1, dtype=torch.float64, device=chosen
-        )  # laws are compared in float64, which not every device has
+        # laws are compared in float64, which not every device has
+        torch.zeros(1, dtype=torch.float64, device=chosen)
     except (AssertionError, NotImplementedError, RuntimeError, TypeError) as error:
         raise UsageError(
             f"device {device!r} cannot be used here: {first_line(error)}; use cpu"

@@ -101,9 +101,8 @@ class HFSession(Session):
             above = node
         start = self._last_start
         for cache in self._require_open():
-            if (
-                cache.length == self.length
-            ):  # the other side, where there is one, may not have read this pass
+            # the other side, where there is one, may not have read this pass
+            if cache.length == self.length:
                 cache.keep(start, path)
         self._tokens[start:] = [self._tokens[start + node] for node in path]
         self._last_parents, self._after_tree = None, False

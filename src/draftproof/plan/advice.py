@@ -161,9 +161,8 @@ def notes(plan: Plan) -> list[str]:
     top = plan.best or plan.choices[0]
     said = [limits(top, plan.of(top).costs)]
     if plan.best is None:
-        said += [
-            _why_not(drafter) for drafter in plan.drafters if drafter.share_drafted > 0
-        ]  # else no alpha was seen
+        # else no alpha was seen
+        said += [_why_not(drafter) for drafter in plan.drafters if drafter.share_drafted > 0]
     for drafter in plan.drafters:
         if drafter.share_drafted < 0.9:
             where = (

@@ -76,9 +76,8 @@ def sibling_chances(
         _constants_and_one(way, p, q, x, found)
     elif way == "noise":
         weights = coupled_weights(p, q, x)
-        few = (
-            count if selection == "without_replacement" else 1
-        )  # by one noise, independent draws are one token
+        # by one noise, independent draws are one token
+        few = count if selection == "without_replacement" else 1
         found[:few] = _in_turn(None, weights, x, few, seed)
     elif selection == "without_replacement":
         found[:] = (

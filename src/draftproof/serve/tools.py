@@ -74,9 +74,8 @@ class Hermes:
                 self._pending = self._pending[len(shown) :]
 
     def close(self) -> Iterator[str | Call]:
-        call = (
-            _call(self._pending, "arguments") if self._is_inside else None
-        )  # some end the answer in place of the mark
+        # some end the answer in place of the mark
+        call = _call(self._pending, "arguments") if self._is_inside else None
         rest = f"{self.START}{self._pending}" if self._is_inside else self._pending
         self._pending = ""
         if call is not None:

@@ -30,9 +30,8 @@ class FiniteExpectation:
 def rounds_law(length_law: NDArray[np.float64], total_tokens: int) -> NDArray[np.float64]:
     """The law [total_tokens + 1] of the number of rounds that emit `total_tokens`; `length_law` as
     in `round_length_law`."""
-    unfinished = np.zeros(
-        total_tokens
-    )  # chance that so many tokens are out after r rounds, none of them the last
+    # chance that so many tokens are out after r rounds, none of them the last
+    unfinished = np.zeros(total_tokens)
     unfinished[0] = 1.0
     still_going = [1.0]
     for _ in range(total_tokens):

@@ -62,9 +62,8 @@ def read_prompts(path: str | Path) -> list[TrainPrompt]:
     """The prompts of a JSON-lines file. UsageError: not readable, empty, a line that is no prompt
     (with its number)."""
     try:
-        lines = (
-            Path(path).read_text(encoding="utf-8-sig").split("\n")
-        )  # not splitlines(): JSON may hold U+2028
+        # not splitlines(): JSON may hold U+2028
+        lines = Path(path).read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"the prompt file {path} cannot be read: {error}") from error
     prompts = [

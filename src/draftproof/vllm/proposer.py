@@ -77,9 +77,8 @@ class Proposer:
     def _row(self, before: list[Row], place: int, text: Any, num_new: int) -> Row:
         """The state that `text` goes on from, taken out of `before`, told what is new; a fresh one
         when there is none."""
-        nearest = sorted(
-            before, key=lambda row: row.place != place
-        )  # rows seldom move, so the first is nearly always the one
+        # rows seldom move, so the first is nearly always the one
+        nearest = sorted(before, key=lambda row: row.place != place)
         found = next((row for row in nearest if row.goes_on(text)), None)
         if found is None:
             found = Row(self._drafter, self._config, self._verifier, text[: len(text) - num_new])

@@ -52,9 +52,8 @@ class Row:
         self._draft: tuple[int, ...] = ()
         self._told = 0  # tokens the drafter knows that the target has read
         self._decides = False  # whether the controller has been asked about a round yet
-        params = (
-            SamplingParams()
-        )  # vLLM does not show the request's own; what they forbid is rejected
+        # vLLM does not show the request's own; what they forbid is rejected
+        params = SamplingParams()
         laws = LawPipeline(params, num_prompt_tokens=len(prompt), vocab_size=verifier.vocab_size)
         self._stream = stream_key(0, prompt=self._context)
         self._session = drafter.open(Request(tuple(self._context), params, laws, verifier))

@@ -78,9 +78,8 @@ class Evidence:
         for column in range(uniforms.shape[1]):
             smooth = legendre(uniforms[:, column])
             yield f"PIT {ORDERS[column]}", smooth, np.ones_like(smooth)
-        centred = np.sqrt(12.0) * (
-            uniforms[:, -1] - 0.5
-        )  # bounded: products of normal scores have tails that cost false alarms
+        # bounded: products of normal scores have tails that cost false alarms
+        centred = np.sqrt(12.0) * (uniforms[:, -1] - 0.5)
         inside = np.ones(len(centred), dtype=bool)
         inside[[start for start in self.starts if start < len(centred)]] = False
         serial = (centred[1:] * centred[:-1])[inside[1:], None]

@@ -54,9 +54,8 @@ def mark(
 ) -> Mark:
     """target, draft, before: laws [vocab], as in `faulty_laws`. coin: uniform on [0, 1),
     independent of the token."""
-    logs = -np.log(
-        np.maximum(target, 1e-12)
-    )  # a token called impossible is 28 nats of surprise, not infinite
+    # a token called impossible is 28 nats of surprise, not infinite
+    logs = -np.log(np.maximum(target, 1e-12))
     orders = [-target]
     share = None
     if draft is not None:

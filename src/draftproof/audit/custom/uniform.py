@@ -141,9 +141,8 @@ class BranchingUniform:
 def as_objects(value: Any) -> Any:
     """A value as an array of Python objects, on which NumPy falls back to Python's operators."""
     if not isinstance(value, BranchingUniform):
-        return np.asarray(value).astype(
-            object
-        )  # Python's own floats, whose operators know nothing of NumPy
+        # Python's own floats, whose operators know nothing of NumPy
+        return np.asarray(value).astype(object)
     array = np.empty((), dtype=object)
     array[()] = value
     return array

@@ -48,9 +48,8 @@ class TransformersEngine:
 
         check_params(params)
         arguments = self._arm.arguments(params, len(prompt))
-        arguments["generation_config"].eos_token_id = [
-            NO_TOKEN
-        ]  # None would be filled in from the model
+        # None would be filled in from the model
+        arguments["generation_config"].eos_token_id = [NO_TOKEN]
         arguments["generation_config"].min_new_tokens = None
         if self._assistant is not None:
             arguments["assistant_model"] = self._assistant

@@ -130,9 +130,8 @@ def audit_white_box(
     try:
         for number, prompt in enumerate(prompts):
             tell("texts", number, len(prompts))
-            own = replace(
-                params, seed=(params.seed or 0) + number
-            )  # no two texts share a random number
+            # no two texts share a random number
+            own = replace(params, seed=(params.seed or 0) + number)
             rounds = list(engine.rounds(prompt, own))
             if rounds and not batteries:
                 rounding = scorer.rounding((*rounds[-1].context, *rounds[-1].tokens))

@@ -76,9 +76,8 @@ def division_factor(target: Array, drafted: Array, k: int) -> float:
         else:
             low = middle
     step = 1e-15
-    while high < k and not _fits(
-        target, drafted, high, k
-    ):  # the parts were summed in another order
+    # the parts were summed in another order
+    while high < k and not _fits(target, drafted, high, k):
         high, step = high * (1.0 + step), 2.0 * step
     return high
 

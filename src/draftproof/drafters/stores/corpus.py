@@ -55,9 +55,8 @@ def read_documents(path: Path) -> Iterator[str]:
     if path.suffix != ".jsonl":
         yield text
         return
-    for number, line in enumerate(
-        text.split("\n"), 1
-    ):  # JSON may hold U+2028, where splitlines() would cut
+    # JSON may hold U+2028, where splitlines() would cut
+    for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             yield _text_of(line, f"{path} line {number}")
 

@@ -118,9 +118,8 @@ def _grouped(keys: Array, tokens: Array, least: int, most_tokens: int) -> dict[s
     keys, tokens, counts = keys[order], tokens[order], counts[order]
     unique, begin, sizes = np.unique(keys, return_index=True, return_counts=True)
     totals = np.add.reduceat(counts, begin) if len(counts) else counts
-    rank = np.repeat(begin + sizes, sizes) - np.arange(
-        len(keys)
-    )  # 1 for the most frequent token of a key
+    # 1 for the most frequent token of a key
+    rank = np.repeat(begin + sizes, sizes) - np.arange(len(keys))
     kept = np.repeat(totals >= least, sizes) & (rank <= most_tokens)
     kept_sizes = np.minimum(sizes, most_tokens)[totals >= least]
     return {

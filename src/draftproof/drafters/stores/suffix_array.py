@@ -42,10 +42,11 @@ class SuffixArray:
         """(length, where it occurs) for the longest of the context's last `least` to `most` tokens
         that occur here; length 0 and no place when there is none. Occurrences come in the order of
         what follows them."""
+        # a stretch of `low` occurs (or is not asked for)
         low, high = (
             least - 1,
             min(most, len(context), SORTED // 2),
-        )  # a stretch of `low` occurs (or is not asked for)
+        )
         places = self.suffixes[:0]
         length = 0
         while low < high:
@@ -60,9 +61,8 @@ class SuffixArray:
     def tokens(self, begins: Array, count: int) -> list[list[int]]:
         """The `count` entries of the text from each of `begins` on; END where a document ends and
         past the whole text."""
-        places = np.minimum(
-            begins[:, None] + np.arange(count), len(self._tokens) - 1
-        )  # the last entry is an END
+        # the last entry is an END
+        places = np.minimum(begins[:, None] + np.arange(count), len(self._tokens) - 1)
         found: list[list[int]] = self._tokens[places].tolist()
         return found
 
@@ -94,9 +94,8 @@ def build_suffix_array(documents: Sequence[Array]) -> dict[str, Array]:
     rank = np.unique(text, return_inverse=True)[1].astype(np.int64)
     order, step = np.argsort(rank, kind="stable"), 1
     while step < SORTED and len(text):
-        later = np.append(
-            rank[step:], np.full(min(step, len(rank)), -1)
-        )  # past the end: smaller than all
+        # past the end: smaller than all
+        later = np.append(rank[step:], np.full(min(step, len(rank)), -1))
         key = rank * (len(text) + 1) + later + 1
         order = np.argsort(key, kind="stable")
         sorted_key = key[order]

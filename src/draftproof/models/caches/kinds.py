@@ -92,9 +92,8 @@ def _window(config: Any, index: int, key: str) -> int | None:
 
 def layer_types(config: Any) -> list[str]:
     """The type of every layer, in transformers' own words."""
-    if "local" in (
-        getattr(config, "attention_layers", None) or ()
-    ):  # GPT-Neo keeps its windows under another name
+    # GPT-Neo keeps its windows under another name
+    if "local" in (getattr(config, "attention_layers", None) or ()):
         return [
             "full_attention" if kind == "global" else "local attention"
             for kind in config.attention_layers
