@@ -36,11 +36,9 @@ def target_answers(
     ids = [list(prompt) for prompt in prompts]
     for index, result in decoder.as_finished(ids, each, batch_size=min(TOGETHER, count)):
         if result.error is not None:
-            said = (
-                f"{where[index]}: the target cannot answer it"
-                if where
-                else (f"the target cannot answer prompt {index + 1}")
-            )
+            said = f"the target cannot answer prompt {index + 1}"
+            if where:
+                said = f"{where[index]}: the target cannot answer it"
             raise UsageError(f"{said}: {result.error}")
         found[index] = result
         tell(len(found))
